@@ -1,0 +1,8 @@
+"""Django app: what runs and when."""
+
+from django.apps import AppConfig
+
+
+class JobsConfig(AppConfig):
+    name = "jobs"
+    verbose_name = "Scripts and jobs"

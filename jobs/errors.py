@@ -1,0 +1,27 @@
+"""Errors of the jobs app (see workspaces.errors for how they reach the reader)."""
+
+from workspaces.errors import Conflict, DomainError, NotFound, Unprocessable
+
+
+class LeaseLost(DomainError):
+    """The claim (job id, attempt) is over: the job was canceled, restarted elsewhere or completed by somebody else."""
+
+    code, http_status, prefix = "lease_lost", 409, "Conflict"
+
+
+class JobNotFound(NotFound):
+    """No such job, or not for this caller."""
+
+    code = "job_not_found"
+
+
+class JobIdTaken(Conflict):
+    """A job with the id that the caller chose exists already."""
+
+    code = "job_id_taken"
+
+
+class RunFailed(Unprocessable):
+    """A synchronous run failed; `error` is the JSON value that the job recorded."""
+
+    code = "run_failed"

@@ -1,0 +1,330 @@
+"""Tables of scripts, jobs and the queue (DESIGN.md decisions 3 and 4).
+
+A job is three narrow rows: what was asked (`job`, never changed), where it stands (`queue`: hot, small, gone at the end)
+and what came of it (`completed_job`). These three carry no foreign keys: a key check locks the parent row, and every
+push and completion of a workspace would meet on one `workspace` row.
+
+The hot path (claim, heartbeat, log append, completion) is SQL in jobs/sql/, driven by jobs/queue.py and the worker.
+"""
+
+from typing import Any, ClassVar
+
+import uuid_utils.compat
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models.functions import Now
+
+from workspaces.models import Workspace
+
+
+def new_job_id() -> "uuid_utils.compat.UUID":
+    """A time-ordered UUID (version 7): new rows land at the right edge of every index."""
+    return uuid_utils.compat.uuid7()
+
+
+class OrderedJSONField(models.JSONField):
+    """JSON stored as text (`json`, not `jsonb`): keeps the author's key order, which is the column order of a table."""
+
+    def db_type(self, connection: object) -> str:
+        return "json"
+
+    def from_db_value(self, value: Any, expression: object, connection: object) -> Any:
+        # psycopg decodes `json` by itself (Django switches that off for `jsonb` only); a JSON string is a str already.
+        return value
+
+
+class Language(models.TextChoices):
+    """Languages that scripts may be written in today. A worker claims only those it has a runtime for."""
+
+    PYTHON3 = "python3", "Python"
+    BASH = "bash", "Bash"
+
+
+# Every language of Windmill's API. Known but not runnable yet gets another message than a typo.
+ALL_LANGUAGES = (
+    "python3 deno go bash powershell postgresql mysql bigquery snowflake mssql oracledb graphql nativets bun bunnative "
+    "php rust ansible csharp nu java ruby rlang duckdb dbt"
+).split()
+
+
+class ScriptKind(models.TextChoices):
+    """What a script is for; only decides where it is offered."""
+
+    SCRIPT = "script", "Script"
+    FAILURE = "failure", "Error handler"
+    TRIGGER = "trigger", "Trigger"
+    COMMAND = "command", "Command"
+    APPROVAL = "approval", "Approval"
+    PREPROCESSOR = "preprocessor", "Preprocessor"
+
+
+class Script(models.Model):
+    """One version of a script. Versions of a path form a line: the newest is the head, older ones are archived."""
+
+    hash = models.BigIntegerField(primary_key=True)  # shown as 16 hex digits
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE)
+    path = models.CharField(max_length=255)
+    parent_hashes = ArrayField(models.BigIntegerField(), default=list, blank=True)  # newest parent first
+    summary = models.TextField(blank=True, default="")
+    description = models.TextField(blank=True, default="")
+    content = models.TextField()
+    language = models.CharField(max_length=20)
+    kind = models.CharField(max_length=20, choices=ScriptKind.choices, default=ScriptKind.SCRIPT)
+    schema = models.JSONField(null=True, blank=True)
+    lock = models.TextField(null=True, blank=True)  # noqa: DJ001  null: never computed; "": nothing to install
+    lock_error_logs = models.TextField(null=True, blank=True)  # noqa: DJ001
+    created_by = models.CharField(max_length=255)
+    created_at = models.DateTimeField(db_default=Now())
+    archived = models.BooleanField(default=False)
+    deleted = models.BooleanField(default=False)
+    is_template = models.BooleanField(default=False)
+    extra_perms = models.JSONField(default=dict, blank=True)
+    tag = models.CharField(max_length=50, null=True, blank=True)  # noqa: DJ001
+    envs = ArrayField(models.TextField(), null=True, blank=True)  # ["KEY=value"]
+    timeout = models.IntegerField(null=True, blank=True)  # seconds
+    priority = models.SmallIntegerField(null=True, blank=True)  # 1..100
+    visible_to_runner_only = models.BooleanField(null=True, blank=True)
+    auto_kind = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001  "lib" when there is no main
+    has_preprocessor = models.BooleanField(default=False)
+    on_behalf_of_email = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    deployment_message = models.TextField(blank=True, default="")
+    labels = ArrayField(models.CharField(max_length=50), default=list, blank=True)
+    # Fields that clients send and expect back unchanged, and that later subsystems give a meaning to
+    # (cache_ttl, concurrent_limit, dedicated_worker, ...): kept as sent so that a pull after a push sees no difference.
+    extra = models.JSONField(default=dict, blank=True)
+
+    class Meta:
+        db_table = "script"
+        ordering = ("path", "-created_at")
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["workspace", "path"],
+                condition=models.Q(archived=False, deleted=False),
+                name="script_one_head_a_path",
+            ),
+        ]
+        indexes: ClassVar = [models.Index(fields=["workspace", "path", "-created_at"], name="script_history_idx")]
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.hash_hex}"
+
+    @property
+    def hash_hex(self) -> str:
+        """The version's name in URLs and the API: 16 lower-case hex digits."""
+        return f"{self.hash & 0xFFFFFFFFFFFFFFFF:016x}"
+
+
+class Draft(models.Model):
+    """Unsaved work of one person on one path, so that leaving the editor loses nothing."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE)
+    email = models.CharField(max_length=255)
+    kind = models.CharField(max_length=20, default="script")
+    path = models.CharField(max_length=255)
+    value = models.JSONField()
+    base_hash = models.BigIntegerField(null=True, blank=True)  # head when the draft was begun: tells conflicts
+    edited_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "draft"
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["workspace", "email", "kind", "path"], name="draft_once_a_person_and_path")
+        ]
+
+    def __str__(self) -> str:
+        return f"draft of {self.path} by {self.email}"
+
+
+class JobKind(models.TextChoices):
+    """What a job runs."""
+
+    SCRIPT = "script", "Script"
+    PREVIEW = "preview", "Preview"
+
+
+class Job(models.Model):
+    """What was asked. Written once at push, never changed, deleted by retention."""
+
+    id = models.UUIDField(primary_key=True, default=new_job_id)
+    workspace_id = models.CharField(max_length=50)
+    kind = models.CharField(max_length=25, choices=JobKind.choices)
+    runnable_id = models.BigIntegerField(null=True, blank=True)  # script hash
+    runnable_path = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    raw_code = models.TextField(null=True, blank=True)  # noqa: DJ001  previews only
+    script_lang = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001
+    script_entrypoint_override = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    args = models.JSONField(null=True, blank=True)  # object by parameter name; null once deleted on request
+    tag = models.CharField(max_length=255)
+    created_by = models.CharField(max_length=255)
+    created_at = models.DateTimeField(db_default=Now())
+    permissioned_as = models.CharField(max_length=255)  # u/<username> or g/<group>
+    permissioned_as_email = models.CharField(max_length=255)
+    parent_job = models.UUIDField(null=True, blank=True)
+    root_job = models.UUIDField(null=True, blank=True)
+    flow_step_id = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    trigger_kind = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001
+    trigger = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    timeout = models.IntegerField(null=True, blank=True)  # seconds
+    priority = models.SmallIntegerField(db_default=0)
+    visible_to_owner = models.BooleanField(db_default=True)
+
+    class Meta:
+        db_table = "job"
+        indexes: ClassVar = [
+            models.Index(fields=["workspace_id", "-created_at", "-id"], name="job_newest_idx"),
+            models.Index(fields=["workspace_id", "runnable_path", "-created_at"], name="job_path_idx"),
+            models.Index(
+                fields=["parent_job"], name="job_parent_idx", condition=models.Q(parent_job__isnull=False)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class QueuedJob(models.Model):
+    """Where a job stands while it is not done. One claim = (id, attempt): the fencing pair of every worker write."""
+
+    id = models.UUIDField(primary_key=True)
+    workspace_id = models.CharField(max_length=50)
+    script_path = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    created_at = models.DateTimeField(db_default=Now())
+    scheduled_for = models.DateTimeField(db_default=Now())
+    tag = models.CharField(max_length=255)
+    priority = models.SmallIntegerField(db_default=0)
+    running = models.BooleanField(db_default=False)
+    started_at = models.DateTimeField(null=True, blank=True)
+    worker = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    attempt = models.IntegerField(db_default=0)  # nth claim
+    last_ping = models.DateTimeField(null=True, blank=True)  # heartbeat of the current attempt
+    suspend = models.IntegerField(db_default=0)
+    suspend_until = models.DateTimeField(null=True, blank=True)
+    canceled_by = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    canceled_reason = models.TextField(null=True, blank=True)  # noqa: DJ001
+    mem_peak = models.IntegerField(null=True, blank=True)  # kB
+    restarts = models.SmallIntegerField(db_default=0)  # after lost workers
+
+    class Meta:
+        db_table = "queue"
+        verbose_name = "queued job"
+        indexes: ClassVar = [
+            # Only what could be claimed: its size does not grow with what runs, waits for approval or is done.
+            models.Index(
+                fields=["tag", "-priority", "scheduled_for", "id"],
+                condition=models.Q(running=False, suspend__lte=0),
+                name="queue_runnable_idx",
+            ),
+            models.Index(fields=["workspace_id", "-created_at"], name="queue_workspace_idx"),
+            # Zombie scan. last_ping itself is in no index, so that heartbeats stay heap-only updates.
+            models.Index(fields=["started_at"], condition=models.Q(running=True), name="queue_running_idx"),
+        ]
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=models.Q(running=False) | models.Q(worker__isnull=False, started_at__isnull=False),
+                name="queue_running_has_a_worker",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class JobStatus(models.TextChoices):
+    """How a job ended."""
+
+    SUCCESS = "success", "Success"
+    FAILURE = "failure", "Failure"
+    CANCELED = "canceled", "Canceled"
+    SKIPPED = "skipped", "Skipped"
+
+
+class CompletedJob(models.Model):
+    """What came of a job. Inserted in the statement that deletes its queue row, so exactly once."""
+
+    id = models.UUIDField(primary_key=True)
+    workspace_id = models.CharField(max_length=50)
+    status = models.CharField(max_length=10, choices=JobStatus.choices)
+    started_at = models.DateTimeField(null=True, blank=True)
+    completed_at = models.DateTimeField(db_default=Now())
+    duration_ms = models.BigIntegerField()
+    result = OrderedJSONField(null=True, blank=True)
+    worker = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    mem_peak = models.IntegerField(null=True, blank=True)  # kB
+    canceled_by = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    canceled_reason = models.TextField(null=True, blank=True)  # noqa: DJ001
+    restarts = models.SmallIntegerField(db_default=0)
+    labels = ArrayField(models.CharField(max_length=255), null=True, blank=True)  # from the result's wm_labels
+    deleted = models.BooleanField(db_default=False)
+
+    class Meta:
+        db_table = "completed_job"
+        verbose_name = "completed job"
+        indexes: ClassVar = [
+            models.Index(fields=["completed_at"], name="completed_job_age_idx"),
+            models.Index(
+                fields=["workspace_id", "-completed_at"],
+                condition=~models.Q(status="success"),
+                name="completed_job_not_success_idx",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class LogChunk(models.Model):
+    """A piece of a job's log. `log_offset` counts characters before it, so a reader resumes anywhere."""
+
+    pk = models.CompositePrimaryKey("job_id", "log_offset")
+    job_id = models.UUIDField()
+    log_offset = models.BigIntegerField()
+    workspace_id = models.CharField(max_length=50)
+    logs = models.TextField()
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "job_logs"
+
+    def __str__(self) -> str:
+        return f"{self.job_id}@{self.log_offset}"
+
+
+class WorkerPing(models.Model):
+    """A worker process as it last reported itself. Written by the worker, read by pages and by "why is it queued"."""
+
+    worker = models.CharField(max_length=255, primary_key=True)
+    worker_instance = models.CharField(max_length=255)  # host
+    worker_group = models.CharField(max_length=255, default="default")
+    ip = models.CharField(max_length=100, blank=True, default="")
+    started_at = models.DateTimeField(db_default=Now())
+    ping_at = models.DateTimeField(db_default=Now())
+    state = models.CharField(max_length=20, default="running")  # starting, running, draining, failed
+    custom_tags = ArrayField(models.CharField(max_length=255), default=list, blank=True)
+    languages = ArrayField(models.CharField(max_length=30), default=list, blank=True)
+    slots = models.IntegerField(default=1)
+    busy_slots = models.IntegerField(default=0)
+    jobs_executed = models.BigIntegerField(default=0)
+    current_job_id = models.UUIDField(null=True, blank=True)
+    last_job_id = models.UUIDField(null=True, blank=True)
+    last_job_workspace_id = models.CharField(max_length=50, null=True, blank=True)  # noqa: DJ001
+    occupancy_rate = models.FloatField(null=True, blank=True)  # 0..1 since start
+    occupancy_rate_15s = models.FloatField(null=True, blank=True)
+    occupancy_rate_5m = models.FloatField(null=True, blank=True)
+    occupancy_rate_30m = models.FloatField(null=True, blank=True)
+    memory = models.BigIntegerField(null=True, blank=True)  # bytes the worker may use
+    memory_usage = models.BigIntegerField(null=True, blank=True)  # bytes in use on its host or cgroup
+    wm_memory_usage = models.BigIntegerField(null=True, blank=True)  # bytes of the worker process
+    vcpus = models.BigIntegerField(null=True, blank=True)  # 100000 = one processor
+    wm_version = models.CharField(max_length=50, blank=True, default="")
+    job_isolation = models.CharField(max_length=50, blank=True, default="")
+    isolation_note = models.TextField(blank=True, default="")
+    init_log = models.TextField(blank=True, default="")  # of a failed init script
+
+    class Meta:
+        db_table = "worker_ping"
+        ordering = ("worker_group", "worker")
+        verbose_name = "worker"
+        indexes: ClassVar = [models.Index(fields=["ping_at"], name="worker_ping_at_idx")]
+
+    def __str__(self) -> str:
+        return self.worker

@@ -1,0 +1,370 @@
+"""The queue: push, claim, heartbeat, logs, completion, cancel, requeue, retention. The only writer of its tables.
+
+Every function is one statement or one short transaction over jobs/sql/. The worker drives the same statements through an
+asynchronous connection (workers/pg_queue.py); here are the synchronous callers: server, monitor, commands, tests.
+
+A claim is a lease with a fencing pair (id, attempt). It lasts while heartbeats arrive (ZOMBIE_JOB_TIMEOUT) and ends when
+the job is completed, canceled by force or given to another worker; writes that name an ended claim match nothing.
+"""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import IntegrityError, connection, transaction
+from psycopg.types.json import Jsonb
+
+from jobs import sql, wakeups
+from jobs.errors import JobIdTaken, JobNotFound, LeaseLost
+from jobs.models import CompletedJob, JobStatus, QueuedJob, new_job_id
+from workspaces.errors import BadRequest
+
+logger = logging.getLogger(__name__)
+
+MAX_PRIORITY = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRequest:
+    """What to run, as whom, when. Built by `jobs.runs` after all checks; pushed as it is."""
+
+    workspace_id: str
+    kind: str
+    tag: str
+    created_by: str  # username
+    permissioned_as: str  # u/<username> or g/<group>
+    permissioned_as_email: str
+    args: dict[str, Any]
+    runnable_id: int | None = None  # script hash
+    runnable_path: str | None = None
+    raw_code: str | None = None
+    language: str | None = None
+    entrypoint: str | None = None
+    job_id: UUID | None = None  # chosen by the caller; must be new
+    parent_job: UUID | None = None
+    root_job: UUID | None = None
+    flow_step_id: str | None = None
+    trigger_kind: str | None = None
+    trigger: str | None = None
+    timeout_s: int | None = None
+    priority: int = 0
+    visible_to_owner: bool = True
+    scheduled_for: datetime | None = None
+    scheduled_in_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job handed to a worker. `id` and `attempt` together are the lease; the rest is all that running it needs."""
+
+    id: UUID
+    attempt: int
+    scheduled_for: datetime
+    started_at: datetime
+    created_at: datetime
+    restarts: int
+    workspace_id: str
+    kind: str
+    runnable_path: str | None
+    tag: str
+    args: dict[str, Any] | None
+    created_by: str
+    permissioned_as: str
+    permissioned_as_email: str
+    parent_job: UUID | None
+    root_job: UUID | None
+    flow_step_id: str | None
+    trigger_kind: str | None
+    trigger: str | None
+    timeout: int | None  # seconds
+    script_entrypoint_override: str | None
+    language: str | None
+    code: str | None
+    envs: list[str] | None
+    has_preprocessor: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The outcome of one claim. `result` is JSON text (its key order is kept)."""
+
+    id: UUID
+    attempt: int
+    status: str  # JobStatus
+    result: str
+    mem_peak: int | None = None  # kB
+    labels: list[str] | None = None
+
+
+def push_parameters(request: JobRequest) -> dict[str, Any]:
+    """The parameters of push.sql; the id is chosen here so that it is known before the statement runs."""
+    return {
+        "id": request.job_id or new_job_id(),
+        "workspace_id": request.workspace_id,
+        "kind": request.kind,
+        "runnable_id": request.runnable_id,
+        "runnable_path": request.runnable_path,
+        "raw_code": request.raw_code,
+        "script_lang": request.language,
+        "entrypoint": request.entrypoint,
+        "args": Jsonb(request.args),
+        "tag": request.tag,
+        "created_by": request.created_by,
+        "permissioned_as": request.permissioned_as,
+        "permissioned_as_email": request.permissioned_as_email,
+        "parent_job": request.parent_job,
+        "root_job": request.root_job,
+        "flow_step_id": request.flow_step_id,
+        "trigger_kind": request.trigger_kind,
+        "trigger": request.trigger,
+        "timeout": request.timeout_s,
+        "priority": request.priority,
+        "visible_to_owner": request.visible_to_owner,
+        "scheduled_for": request.scheduled_for,
+        "scheduled_in_s": request.scheduled_in_s,
+    }
+
+
+def push_job(request: JobRequest) -> UUID:
+    """Queue a job and wake a worker for it. Raises JobIdTaken, BadRequest.
+
+    Inside a transaction of the caller the wake-up waits for its commit.
+    """
+    if not 0 <= request.priority <= MAX_PRIORITY:
+        raise BadRequest(f"priority is {request.priority}; expected 0 to {MAX_PRIORITY}")
+    parameters = push_parameters(request)
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            if request.job_id is not None and CompletedJob.objects.filter(pk=request.job_id).exists():
+                raise JobIdTaken(f"job id {request.job_id} is taken; choose another or leave it out")
+            cursor.execute(sql.load("push"), parameters)
+    except IntegrityError as exc:
+        raise JobIdTaken(f"job id {parameters['id']} is taken; choose another or leave it out") from exc
+    if request.scheduled_for is None and not request.scheduled_in_s:
+        transaction.on_commit(lambda: wakeups.job_queued(request.tag))
+    job_id: UUID = parameters["id"]
+    logger.info("queued job=%s workspace=%s tag=%s path=%s", job_id, request.workspace_id, request.tag, request.runnable_path)
+    return job_id
+
+
+def claim_jobs(*, worker: str, tags: Sequence[str], limit: int = 1) -> list[Claim]:
+    """Take the most urgent due jobs for `tags`, at most `limit`; an empty list when there is nothing for this worker.
+
+    The jobs come back running and leased: send `heartbeat` before ZOMBIE_JOB_TIMEOUT runs out or they are restarted
+    elsewhere. Safe to call from any number of workers at once.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(sql.load("claim"), {"worker": worker, "tags": list(tags), "limit": limit})
+        return [_claim_from_row(row) for row in cursor.fetchall()]
+
+
+def _claim_from_row(row: tuple[Any, ...]) -> Claim:
+    claim = list(row)
+    if isinstance(claim[_ARGS], str):  # Django's cursor leaves jsonb as text
+        claim[_ARGS] = json.loads(claim[_ARGS])
+    return Claim(*claim)
+
+
+_ARGS = list(Claim.__dataclass_fields__).index("args")
+
+
+def heartbeat(claims: Sequence[tuple[UUID, int]], mem_peaks: Sequence[int | None] | None = None) -> dict[UUID, str | None]:
+    """Extend these leases. Answers {id: who asked to cancel it, or None} for those still held; the others are lost."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sql.load("heartbeat"),
+            {
+                "ids": [id for id, _ in claims],
+                "attempts": [attempt for _, attempt in claims],
+                "mem_peaks": list(mem_peaks) if mem_peaks is not None else [None] * len(claims),
+            },
+        )
+        return {row[0]: row[2] for row in cursor.fetchall()}
+
+
+def append_log(claim: tuple[UUID, int], text: str) -> None:
+    """Append output of a running job. Raises LeaseLost, and writes nothing, when the claim is over."""
+    if not text:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sql.load("append_logs"), {"ids": [claim[0]], "attempts": [claim[1]], "logs": [text.replace("\x00", "")]}
+        )
+        if cursor.rowcount == 0:
+            raise LeaseLost(f"claim {claim[1]} of job {claim[0]} is over; its output was dropped")
+    wakeups.jobs_changed([claim[0]])
+
+
+def append_system_log(*, job_id: UUID, workspace_id: str, text: str) -> None:
+    """Append a line of the system's own (cancel, restart) to a job's log."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.load("append_system_log"), {"id": job_id, "workspace_id": workspace_id, "logs": text})
+
+
+def complete_jobs(completions: Sequence[Completion]) -> set[UUID]:
+    """Record outcomes, each exactly once. Answers the ids recorded; the claims of the others were over."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.load("complete"), completion_parameters(completions))
+        recorded = {row[0] for row in cursor.fetchall()}
+    wakeups.jobs_changed(recorded)
+    return recorded
+
+
+def completion_parameters(completions: Sequence[Completion]) -> dict[str, Any]:
+    """The parameters of complete.sql."""
+    return {
+        "ids": [c.id for c in completions],
+        "attempts": [c.attempt for c in completions],
+        "statuses": [c.status for c in completions],
+        "results": [c.result for c in completions],
+        "mem_peaks": [c.mem_peak for c in completions],
+        "labels": [json.dumps(c.labels) if c.labels else None for c in completions],
+    }
+
+
+def complete_job(claim: tuple[UUID, int], *, result: Any, status: str = JobStatus.SUCCESS) -> None:
+    """Record one outcome. Raises LeaseLost, and writes nothing, when the claim is over."""
+    if not complete_jobs([Completion(claim[0], claim[1], status, json.dumps(result))]):
+        raise LeaseLost(f"claim {claim[1]} of job {claim[0]} is over; its result was dropped")
+
+
+def release_job(claim: tuple[UUID, int], *, count_restart: bool = False) -> None:
+    """Put a claimed job back into the queue. Raises LeaseLost when the claim is over."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.load("release"), {"id": claim[0], "attempt": claim[1], "count_restart": count_restart})
+        if cursor.rowcount == 0:
+            raise LeaseLost(f"claim {claim[1]} of job {claim[0]} is over; it was not put back")
+
+
+def cancel_job(*, job_id: UUID, workspace_id: str, username: str, reason: str | None, force: bool = False) -> bool:
+    """Cancel a job. True: it is over. False: its worker has been asked to stop it (seconds at most).
+
+    Raises JobNotFound, and says so when the job had ended before.
+    """
+    error = canceled_error(username=username, reason=reason)
+    parameters = {
+        "id": job_id,
+        "workspace_id": workspace_id,
+        "canceled_by": username,
+        "reason": reason,
+        "force": force,
+        "result": json.dumps({"error": error}),
+    }
+    with connection.cursor() as cursor:
+        # A worker may claim the job between the two statements, or put it back: look again, a few times at most.
+        for _ in range(5):
+            cursor.execute(sql.load("cancel_queued"), parameters)
+            if cursor.rowcount:
+                append_system_log(
+                    job_id=job_id, workspace_id=workspace_id, text=f"canceled by {username}: (force cancel: {str(force).lower()})\n"
+                )
+                wakeups.jobs_changed([job_id])
+                if force:
+                    wakeups.cancel_requested(job_id)
+                return True
+            cursor.execute(sql.load("cancel_running"), parameters)
+            if cursor.rowcount:
+                wakeups.cancel_requested(job_id)
+                return False
+    if CompletedJob.objects.filter(pk=job_id, workspace_id=workspace_id).exists():
+        raise JobNotFound(f"job {job_id} has ended already; there is nothing to cancel")
+    raise JobNotFound(f"job {job_id} does not exist in workspace {workspace_id}")
+
+
+def canceled_error(*, username: str, reason: str | None) -> dict[str, Any]:
+    """The error object of a canceled job (reference/queue.md section 8)."""
+    return {
+        "name": "Canceled",
+        "message": f"Job canceled: {reason or 'no reason given'} by {username}",
+        "reason": reason,
+        "canceler": username,
+    }
+
+
+def run_now(*, job_id: UUID, workspace_id: str) -> None:
+    """Make a job that is scheduled for later due at once. Raises JobNotFound."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE queue SET scheduled_for = statement_timestamp() WHERE id = %s AND workspace_id = %s AND NOT running RETURNING tag",
+            [job_id, workspace_id],
+        )
+        row = cursor.fetchone()
+    if row is None:
+        raise JobNotFound(f"job {job_id} is not waiting in the queue of workspace {workspace_id}")
+    wakeups.job_queued(row[0])
+
+
+def requeue_job(*, job_id: UUID, workspace_id: str) -> None:
+    """Take a running job from its worker and queue it again, whatever the worker does. Raises JobNotFound."""
+    updated = QueuedJob.objects.filter(pk=job_id, workspace_id=workspace_id, running=True).update(
+        running=False, started_at=None, worker=None, last_ping=None
+    )
+    if not updated:
+        raise JobNotFound(f"job {job_id} is not running in workspace {workspace_id}")
+    wakeups.cancel_requested(job_id)  # its worker notices at once that the lease is lost
+    wakeups.job_queued(QueuedJob.objects.values_list("tag", flat=True).get(pk=job_id))
+
+
+def recover_lost_jobs() -> tuple[int, int]:
+    """Restart jobs whose worker fell silent, fail those out of restarts. Answers (restarted, failed)."""
+    parameters = {
+        "timeout_s": settings.ZOMBIE_JOB_TIMEOUT,
+        "restart": settings.RESTART_ZOMBIE_JOBS,
+        "limit": settings.RESTART_LIMIT,
+    }
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(sql.load("requeue_lost"), parameters)
+        restarted = cursor.fetchall()
+        cursor.execute(sql.load("fail_lost"), parameters)
+        failed = cursor.fetchall()
+    for job_id, workspace_id, tag, worker, restarts in restarted:
+        logger.warning("restarted job=%s: worker=%s sent no heartbeat (%s/%s)", job_id, worker, restarts, settings.RESTART_LIMIT)
+        append_system_log(
+            job_id=job_id,
+            workspace_id=workspace_id,
+            text=f"\nRestarted job after not receiving job's ping for too long from worker {worker} "
+            f"({restarts}/{settings.RESTART_LIMIT} attempts)\n",
+        )
+        wakeups.job_queued(tag)
+    for job_id, _workspace_id, worker in failed:
+        logger.warning("failed job=%s: worker=%s sent no heartbeat and no restart is left", job_id, worker)
+    wakeups.jobs_changed([row[0] for row in restarted + failed])
+    return len(restarted), len(failed)
+
+
+def delete_expired_jobs() -> int:
+    """Forget jobs that ended more than JOB_RETENTION_SECONDS ago, in short batches. Answers how many."""
+    if settings.JOB_RETENTION_SECONDS == 0:
+        return 0
+    deleted = 0
+    for _ in range(settings.JOB_CLEANUP_MAX_BATCHES):
+        with connection.cursor() as cursor:
+            cursor.execute(
+                sql.load("delete_expired"),
+                {"retention_s": settings.JOB_RETENTION_SECONDS, "batch": settings.JOB_CLEANUP_BATCH_SIZE},
+            )
+            deleted += cursor.rowcount
+            if cursor.rowcount < settings.JOB_CLEANUP_BATCH_SIZE:
+                break
+    return deleted
+
+
+def read_logs(job_id: UUID, *, offset: int = 0, max_chunks: int = 10_000) -> tuple[str, int]:
+    """The log from character `offset` on, and the offset after it."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.load("read_logs"), {"id": job_id, "offset": offset, "limit": max_chunks})
+        return join_chunks(cursor.fetchall(), offset)
+
+
+def join_chunks(chunks: Sequence[tuple[int, str]], offset: int) -> tuple[str, int]:
+    """Put rows of read_logs.sql together from `offset` on: (text, offset after it)."""
+    if not chunks:
+        return "", offset
+    text = "".join(chunk for _, chunk in chunks)
+    first = chunks[0][0]
+    return text[max(0, offset - first) :], max(offset, first + len(text))

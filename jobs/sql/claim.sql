@@ -1,0 +1,57 @@
+-- Hand the most urgent due jobs for these tags to one worker: at most %(limit)s, by priority, then by due time.
+--
+-- The index holds only runnable rows, ordered (tag, priority desc, scheduled_for, id). `lane` walks it from one
+-- (tag, priority) pair to the next, two index probes each, so that jobs scheduled for later, jobs of other tags and
+-- higher but empty priorities are never scanned. Each lane offers a few rows more than asked for: SKIP LOCKED passes
+-- over those that another worker is claiming at this moment.
+WITH RECURSIVE lane (tag, priority) AS (
+    SELECT wanted.tag, top.priority
+      FROM unnest(%(tags)s::text[]) AS wanted (tag)
+     CROSS JOIN LATERAL (SELECT priority FROM queue
+                          WHERE NOT running AND suspend <= 0 AND tag = wanted.tag
+                          ORDER BY tag, priority DESC LIMIT 1) AS top
+     UNION ALL
+    SELECT lane.tag, lower.priority
+      FROM lane
+     CROSS JOIN LATERAL (SELECT priority FROM queue
+                          WHERE NOT running AND suspend <= 0 AND tag = lane.tag AND priority < lane.priority
+                          ORDER BY tag, priority DESC LIMIT 1) AS lower
+),
+candidate AS (
+    SELECT due.id, lane.priority, due.scheduled_for
+      FROM lane
+     CROSS JOIN LATERAL (SELECT id, scheduled_for FROM queue
+                          WHERE NOT running AND suspend <= 0 AND tag = lane.tag AND priority = lane.priority
+                            AND scheduled_for <= statement_timestamp()
+                          ORDER BY scheduled_for, id LIMIT %(limit)s + 16) AS due
+     ORDER BY lane.priority DESC, due.scheduled_for, due.id
+     LIMIT %(limit)s + 16
+),
+locked AS (
+    SELECT queue.id
+      FROM queue
+      JOIN candidate ON candidate.id = queue.id
+     WHERE NOT queue.running AND queue.suspend <= 0  -- checked again on the row as it is once locked
+     ORDER BY candidate.priority DESC, candidate.scheduled_for, candidate.id
+     LIMIT %(limit)s
+       FOR UPDATE OF queue SKIP LOCKED
+),
+claimed AS (
+    UPDATE queue
+       SET running = true, worker = %(worker)s, attempt = attempt + 1, started_at = statement_timestamp(),
+           last_ping = statement_timestamp(), suspend_until = NULL
+      FROM locked
+     WHERE queue.id = locked.id
+    RETURNING queue.id, queue.attempt, queue.priority, queue.scheduled_for, queue.started_at, queue.created_at,
+              queue.restarts
+)
+SELECT claimed.id, claimed.attempt, claimed.scheduled_for, claimed.started_at, claimed.created_at, claimed.restarts,
+       job.workspace_id, job.kind, job.runnable_path, job.tag, job.args, job.created_by, job.permissioned_as,
+       job.permissioned_as_email, job.parent_job, job.root_job, job.flow_step_id, job.trigger_kind, job.trigger,
+       coalesce(job.timeout, script.timeout) AS timeout, job.script_entrypoint_override,
+       coalesce(job.script_lang, script.language) AS language, coalesce(job.raw_code, script.content) AS code,
+       script.envs, script.has_preprocessor
+  FROM claimed
+  JOIN job ON job.id = claimed.id
+  LEFT JOIN script ON script.hash = job.runnable_id
+ ORDER BY claimed.priority DESC, claimed.scheduled_for, claimed.id

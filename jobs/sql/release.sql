@@ -1,0 +1,5 @@
+-- Put a claimed job back: its worker leaves, or could not start it. Fenced like every write of a worker.
+UPDATE queue
+   SET running = false, started_at = NULL, worker = NULL, last_ping = NULL, restarts = restarts + %(count_restart)s::int
+ WHERE id = %(id)s AND attempt = %(attempt)s AND running
+RETURNING id

@@ -1,0 +1,17 @@
+"""Table of worker-group configuration (reference/worker.md section 1)."""
+
+from django.db import models
+
+
+class Config(models.Model):
+    """Configuration by name; `worker__<group>` holds that of a worker group. Fields: reference/worker.md section 1."""
+
+    name = models.CharField(max_length=255, primary_key=True)
+    config = models.JSONField(default=dict)
+
+    class Meta:
+        db_table = "config"
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
