@@ -264,14 +264,14 @@ TIME_ZONE = "UTC"
 CHANNEL_LAYERS: dict[str, Any] = {}
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["workspaces.api.base.TokenAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["workspaces.api.base.IsSignedIn"],
-    "DEFAULT_RENDERER_CLASSES": ["workspaces.api.base.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["workspaces.api.base.JSONParser"],
-    "EXCEPTION_HANDLER": "workspaces.api.base.exception_handler",
+    "DEFAULT_AUTHENTICATION_CLASSES": ["workspaces.api.protocol.TokenAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["workspaces.api.protocol.IsSignedIn"],
+    "DEFAULT_RENDERER_CLASSES": ["workspaces.api.protocol.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["workspaces.api.protocol.JSONParser"],
+    "EXCEPTION_HANDLER": "workspaces.api.protocol.exception_handler",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "UNAUTHENTICATED_USER": None,
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "workspaces.api.base.AlwaysOurRenderer",
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "workspaces.api.protocol.AlwaysOurRenderer",
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Windmill API",

@@ -1,0 +1,53 @@
+"""Answers that belong to no app: unknown addresses and errors, as text under /api and as pages elsewhere."""
+
+import logging
+import uuid
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.csrf import csrf_exempt
+
+from workspaces.api.protocol import text
+
+logger = logging.getLogger(__name__)
+
+
+def _is_api(request: HttpRequest) -> bool:
+    return request.path == "/api" or request.path.startswith("/api/")
+
+
+@csrf_exempt
+def api_not_found(request: HttpRequest, *args: Any) -> HttpResponse:
+    """Nothing at this address under /api. Text, never HTML: the CLI takes HTML for a gateway's login page."""
+    return text(f"Not found: there is no route {request.method} {request.path[:200]}", 404)
+
+
+def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """404."""
+    if _is_api(request):
+        return api_not_found(request)
+    return render(request, "errors/404.html", {"message": str(exception or "")}, status=404)
+
+
+def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """403."""
+    if _is_api(request):
+        return text("Permission denied", 403)
+    return render(request, "errors/403.html", {"message": str(exception or "")}, status=403)
+
+
+def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """400."""
+    if _is_api(request):
+        return text("Bad request", 400)
+    return render(request, "errors/400.html", {"message": "The request could not be read."}, status=400)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """500, with a number to quote."""
+    incident = uuid.uuid4().hex[:8]
+    logger.error("server error incident=%s path=%s", incident, request.path)
+    if _is_api(request):
+        return text(f"Internal error: something went wrong on our side; quote incident {incident} to the operator", 500)
+    return render(request, "errors/500.html", {"incident": incident}, status=500)

@@ -1,0 +1,141 @@
+"""Accounts: creation, passwords, sign-in, the first superadmin."""
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.http import HttpRequest
+
+from workspaces import audit
+from workspaces.access import Identity
+from workspaces.errors import BadRequest, Conflict, DomainError, NotFound
+from workspaces.models import Account, ActionKind, AuditEntry, Member, Token, Workspace
+from workspaces.names import check_email, check_username
+
+DEFAULT_PASSWORD = "changeme"
+ADMINS_WORKSPACE = "admins"
+
+
+class WrongCredentials(DomainError):
+    """Unknown e-mail or wrong password; deliberately the same answer."""
+
+    code, http_status, prefix = "wrong_credentials", 401, "Not authorized"
+
+
+class MustChangePassword(DomainError):
+    """Sign-in from another host while the account has its first, well-known password."""
+
+    code, http_status, prefix = "must_change_password", 403, "Permission denied"
+
+
+class PasswordBackend:
+    """Django's hook for checking a password, for code of Django's own that asks for one."""
+
+    def authenticate(self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **_: Any) -> Account | None:
+        try:
+            return check_password(email=username or "", password=password or "")
+        except DomainError:
+            return None
+
+    def get_user(self, user_id: str) -> Account | None:
+        return Account.objects.filter(pk=user_id).first()
+
+
+def check_password(*, email: str, password: str) -> Account:
+    """The account of these credentials. Raises WrongCredentials; costs the same whether or not the account exists."""
+    if "\x00" in email or "\x00" in password:
+        raise WrongCredentials("wrong email or password")
+    account = Account.objects.filter(pk=email.strip().lower()[:255]).first()
+    if account is None:
+        Account().set_password(password)
+    elif account.check_password(password) and not account.disabled:
+        return account
+    AuditEntry.objects.create(
+        workspace_id=audit.INSTANCE, username=email[:255], email=email[:255], operation="users.login_failure", action_kind=ActionKind.EXECUTE
+    )
+    raise WrongCredentials("wrong email or password")
+
+
+def sign_in(*, email: str, password: str, from_loopback: bool) -> Account:
+    """Check credentials for a sign-in. Raises WrongCredentials, MustChangePassword (not from this machine)."""
+    account = check_password(email=email, password=password)
+    if account.must_change_password and not from_loopback:
+        raise MustChangePassword(
+            f"{account.email} still has its default password; choose a new one on the sign-in page {settings.BASE_URL}/login/ first"
+        )
+    audit.record(Identity(email=account.email), "users.login", ActionKind.EXECUTE)
+    return account
+
+
+def create_account(
+    by: Identity, *, email: str, password: str | None, super_admin: bool = False, name: str | None = None, company: str | None = None
+) -> Account:
+    """Make an account (superadmin only). Without a password it cannot sign in with one. BadRequest, Conflict."""
+    by.require_super_admin()
+    account = Account(email=check_email(email), super_admin=super_admin, name=name, company=company)
+    if password is None:
+        account.set_unusable_password()
+    else:
+        account.set_password(_good_password(password, account))
+    try:
+        with transaction.atomic():
+            account.save(force_insert=True)
+            audit.record(by, "users.add_global", ActionKind.CREATE, resource=account.email, parameters={"super_admin": super_admin})
+    except IntegrityError as exc:
+        raise Conflict(f"an account with email {account.email} exists already") from exc
+    return account
+
+
+def set_password(by: Identity, *, email: str, new_password: str) -> None:
+    """Change a password: one's own, or anyone's as superadmin. Ends the other sessions of the account."""
+    if email != by.email:
+        by.require_super_admin()
+    account = Account.objects.filter(pk=email).first()
+    if account is None:
+        raise NotFound(f"account {email} does not exist")
+    account.set_password(_good_password(new_password, account))
+    account.must_change_password = False
+    with transaction.atomic():
+        account.save(update_fields=["password", "must_change_password"])
+        Token.objects.filter(email=email, label="session").exclude(token_hash=by.token_hash or "").delete()
+        audit.record(by, "users.setpassword", ActionKind.UPDATE, resource=email)
+
+
+def _good_password(password: str, account: Account) -> str:
+    if not isinstance(password, str) or "\x00" in password or len(password) > 1000:
+        raise BadRequest("password must be text of at most 1000 characters")
+    try:
+        validate_password(password, account)
+    except ValidationError as exc:
+        raise BadRequest("password: " + " ".join(exc.messages)) from exc
+    return password
+
+
+def bootstrap() -> tuple[str, bool]:
+    """The first superadmin and the `admins` workspace; does nothing where they exist. Answers (email, made now).
+
+    The account comes from SUPERADMIN_EMAIL and SUPERADMIN_PASSWORD. With the well-known default password it is marked,
+    so that every page says so and sign-in from elsewhere must change it first.
+    """
+    from workspaces.workspaces import add_default_groups
+
+    made = False
+    with transaction.atomic():
+        workspace, _ = Workspace.objects.get_or_create(
+            pk=ADMINS_WORKSPACE, defaults={"name": "Admins", "owner": settings.SUPERADMIN_EMAIL}
+        )
+        add_default_groups(workspace)
+        if not Account.objects.filter(super_admin=True).exists():
+            email = check_email(settings.SUPERADMIN_EMAIL)
+            account = Account(
+                email=email, super_admin=True, must_change_password=settings.SUPERADMIN_PASSWORD == DEFAULT_PASSWORD
+            )
+            account.set_password(settings.SUPERADMIN_PASSWORD)
+            account.save()
+            made = True
+            username = check_username("admin")
+            Member.objects.get_or_create(workspace=workspace, email=email, defaults={"username": username, "is_admin": True})
+    first = Account.objects.filter(super_admin=True).order_by("created_at").values_list("email", flat=True).first()
+    return str(first), made

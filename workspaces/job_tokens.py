@@ -1,0 +1,58 @@
+"""WM_TOKEN: what a running job calls the API with. Signed, not stored (DESIGN.md decision 14).
+
+A JWT (HS256 under a key derived from SECRET_KEY) with the prefix `jwt_`. It says whose rights the job has; the rights
+themselves are looked up at each use, so a revoked right is gone at once.
+"""
+
+import hashlib
+import hmac
+import time
+from typing import Any
+from uuid import UUID
+
+import jwt
+from django.conf import settings
+
+from workspaces.errors import NotSignedIn
+
+PREFIX = "jwt_"
+_ALGORITHM = "HS256"
+
+
+def _key() -> bytes:
+    return hmac.digest(settings.SECRET_KEY.encode(), b"windmill job token", hashlib.sha256)
+
+
+def issue(
+    *, workspace_id: str, email: str, username: str, permissioned_as: str, job_id: UUID, expires_in_s: float, label: str = "ephemeral-script"
+) -> str:
+    """A token for one job. Costs no query."""
+    now = int(time.time())
+    claims = {
+        "email": email,
+        "username": username,
+        "permissioned_as": permissioned_as,
+        "workspace_id": workspace_id,
+        "job_id": str(job_id),
+        "label": label,
+        "iat": now,
+        "exp": now + int(expires_in_s) + 1,
+    }
+    return PREFIX + jwt.encode(claims, _key(), algorithm=_ALGORITHM)
+
+
+def read(token: str) -> dict[str, Any]:
+    """The claims of a valid token. Raises NotSignedIn for a forged, broken or expired one."""
+    try:
+        claims: dict[str, Any] = jwt.decode(
+            token.removeprefix(PREFIX),
+            _key(),
+            algorithms=[_ALGORITHM],
+            options={"require": ["exp", "email", "username", "permissioned_as", "workspace_id", "job_id"]},
+        )
+        UUID(claims["job_id"])
+    except jwt.ExpiredSignatureError as exc:
+        raise NotSignedIn("the token of this job has expired") from exc
+    except (jwt.InvalidTokenError, ValueError, TypeError) as exc:
+        raise NotSignedIn("this is not a valid job token") from exc
+    return claims

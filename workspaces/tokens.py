@@ -1,0 +1,143 @@
+"""Tokens: make, check, list, delete. The text of a token is shown once; the table holds its SHA-256."""
+
+import hashlib
+import hmac
+import secrets
+import string
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from workspaces import audit, job_tokens
+from workspaces.access import SUPERADMIN_SECRET_EMAIL, Identity
+from workspaces.errors import BadRequest, NotFound, NotSignedIn
+from workspaces.models import Account, ActionKind, Token, Workspace
+from workspaces.scopes import check_scopes
+
+TOKEN_LENGTH = 32  # characters (reference/governance.md section 4)
+PREFIX_LENGTH = 10
+_ALPHABET = string.ascii_letters + string.digits
+# last_used_at is for people: writing it at every request would make each read a write.
+_LAST_USED_EVERY = timedelta(minutes=1)
+
+
+def hash_token(text: str) -> str:
+    """What the table keeps. Tokens are 190 random bits, so a plain hash is enough."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def authenticate(text: str) -> Identity:
+    """Who presents this token. Raises NotSignedIn: unknown, expired, of a disabled account, of a job that is over."""
+    if not text or len(text) > 4096 or "\x00" in text:
+        raise NotSignedIn("no valid token was given; send Authorization: Bearer <token>")
+    if text.startswith(job_tokens.PREFIX):
+        return _authenticate_job(text)
+    secret = settings.SUPERADMIN_SECRET
+    if secret is not None and hmac.compare_digest(text.encode(), secret.encode()):
+        return Identity(email=SUPERADMIN_SECRET_EMAIL, super_admin=True, token_label="superadmin secret")
+    token = Token.objects.filter(token_hash=hash_token(text)).first()
+    now = timezone.now()
+    if token is None or (token.expiration is not None and token.expiration <= now):
+        raise NotSignedIn("this token is unknown or has expired; sign in again or make a new one")
+    account = Account.objects.filter(pk=token.email).first()
+    if account is None or account.disabled:
+        raise NotSignedIn("the account of this token is disabled or gone")
+    if now - token.last_used_at > _LAST_USED_EVERY:
+        Token.objects.filter(pk=token.pk).update(last_used_at=Now())
+    return Identity(
+        email=account.email,
+        super_admin=account.super_admin,
+        devops=account.devops,
+        account=account,
+        token_hash=token.token_hash,
+        token_label=token.label,
+        scopes=tuple(token.scopes) if token.scopes is not None else None,
+        workspace_id=token.workspace_id,
+        read_only=token.read_only,
+    )
+
+
+def _authenticate_job(text: str) -> Identity:
+    claims = job_tokens.read(text)
+    job_id = UUID(claims["job_id"])
+    # The queue belongs to the app above this one, so the question is asked in SQL: is this job running now?
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM queue WHERE id = %s AND workspace_id = %s AND running", [job_id, claims["workspace_id"]])
+        if cursor.fetchone() is None:
+            raise NotSignedIn("the job of this token is not running any more")
+    account = Account.objects.filter(pk=claims["email"]).first()
+    if account is not None and account.disabled:
+        raise NotSignedIn("the account that this job runs as is disabled")
+    runs_as_user = claims["permissioned_as"].startswith("u/")
+    return Identity(
+        email=claims["email"],
+        super_admin=runs_as_user and account is not None and account.super_admin,
+        account=account,
+        token_label=claims.get("label"),
+        workspace_id=claims["workspace_id"],
+        job_id=job_id,
+        username=claims["username"],
+        permissioned_as=claims["permissioned_as"],
+    )
+
+
+def create_token(
+    identity: Identity,
+    *,
+    email: str | None = None,
+    label: str | None = None,
+    expiration: datetime | None = None,
+    scopes: list[str] | None = None,
+    workspace_id: str | None = None,
+    read_only: bool = False,
+) -> str:
+    """Make a token for the caller's own account and return its text, for the only time.
+
+    A token never gets more than the one it was made with: scopes, workspace and read-only carry over.
+    Raises BadRequest, NotFound (workspace).
+    """
+    if identity.account is None:
+        raise BadRequest("this identity has no account, so no tokens can be made for it")
+    if identity.scopes is not None and (scopes is None or not set(scopes) <= set(identity.scopes)):
+        raise BadRequest("a token with scopes can only make tokens with the same or fewer scopes")
+    workspace_id = workspace_id or identity.workspace_id
+    if workspace_id is not None and not Workspace.objects.filter(pk=workspace_id, deleted=False).exists():
+        raise NotFound(f"workspace {workspace_id} does not exist")
+    if label is not None and len(label) > 255:
+        raise BadRequest("label is longer than 255 characters")
+    text = "".join(secrets.choice(_ALPHABET) for _ in range(TOKEN_LENGTH))
+    Token.objects.create(
+        token_hash=hash_token(text),
+        token_prefix=text[:PREFIX_LENGTH],
+        email=identity.email if email is None else email,
+        label=label,
+        expiration=expiration,
+        scopes=check_scopes(scopes),
+        workspace_id=workspace_id,
+        read_only=read_only or identity.read_only,
+    )
+    audit.record(identity, "users.token.create", ActionKind.CREATE, resource=text[:PREFIX_LENGTH], parameters={"label": label})
+    return text
+
+
+def create_session(account: Account) -> str:
+    """The token behind a browser sign-in: expires after SESSION_DAYS, label `session`."""
+    identity = Identity(email=account.email, super_admin=account.super_admin, account=account)
+    return create_token(identity, label="session", expiration=timezone.now() + timedelta(days=settings.SESSION_DAYS))
+
+
+def delete_token(identity: Identity, prefix: str) -> None:
+    """Delete the caller's own tokens with this prefix. Raises NotFound."""
+    deleted, _ = Token.objects.filter(email=identity.email, token_prefix=prefix).delete()
+    if not deleted:
+        raise NotFound(f"you have no token that starts with {prefix[:PREFIX_LENGTH]!r}")
+    audit.record(identity, "users.token.delete", ActionKind.DELETE, resource=prefix)
+
+
+def end_session(text: str) -> None:
+    """Forget one token by its text (sign-out). Unknown ones are fine."""
+    Token.objects.filter(token_hash=hash_token(text)).delete()
