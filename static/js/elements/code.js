@@ -1,0 +1,149 @@
+import { languageOf, load, look } from "../editor-theme.js";
+import { json } from "../dom.js";
+
+const QUIET = 400; // ms without typing before "wm-change"
+
+/**
+ * <wm-code name="content" language="python3" data-src="code" label="Script"><pre>…</pre></wm-code>
+ * Code editor and form field. The text comes from the json_script `data-src`, else from the <pre> inside, which stays
+ * readable until the editor is there. The editor lives in a shadow root, where CodeMirror adopts its style sheets, so
+ * the page needs no nonce. Attributes: language, readonly, wrap, label, placeholder, data-src, error-line, error-message.
+ * Properties: value, diagnostics ([{line, column?, endLine?, endColumn?, message, severity?}], lines and columns from 1),
+ * completions ([{label, detail?, type?, apply?, info?}] or an async function(text before the cursor) of such).
+ * Methods: goto(line, focus?), insert(text), focus(). Events (all bubble): "input" on every change, "wm-change" (detail
+ * {value}) 400 ms after the last, "wm-run" on Ctrl-Enter, "wm-save" on Ctrl-S, "wm-ready".
+ */
+class Code extends HTMLElement {
+  static formAssociated = true;
+  static observedAttributes = ["language", "readonly", "wrap"];
+  #inner = this.attachInternals();
+  #cm; #view; #parts = {}; #text = ""; #begin = null; #diagnostics = []; #timer = 0;
+  completions = [];
+
+  async connectedCallback() {
+    if (this.#view) return;
+    if (this.#begin === null) {
+      const given = json(this.dataset.src);
+      if (!this.#text) this.#text = typeof given === "string" ? given : this.querySelector("pre")?.textContent ?? "";
+      this.#begin = this.#text;
+    }
+    this.#inner.setFormValue(this.#text);
+    if (!this.querySelector("pre") && !this.shadowRoot) {
+      this.append(Object.assign(document.createElement("pre"), { textContent: this.#text }));
+    }
+    const cm = (this.#cm = await load());
+    const language = await languageOf(cm, this.getAttribute("language"));
+    if (!this.isConnected || this.#view) return;
+    this.#open(cm, language);
+  }
+  disconnectedCallback() {
+    clearTimeout(this.#timer);
+    if (!this.#view) return;
+    this.#text = this.value;
+    this.#view.destroy();
+    this.#view = null;
+  }
+  async attributeChangedCallback(name) {
+    if (!this.#view) return;
+    const change = (part, extension) => this.#view?.dispatch({ effects: this.#parts[part].reconfigure(extension) });
+    if (name === "language") change("language", await languageOf(this.#cm, this.getAttribute("language")));
+    else change(name, this.#mode(name));
+  }
+  formResetCallback() { this.value = this.#begin; }
+  formDisabledCallback(off) { this.toggleAttribute("readonly", off); }
+
+  get name() { return this.getAttribute("name"); }
+  get form() { return this.#inner.form; }
+  get value() { return this.#view?.state.doc.toString() ?? this.#text; }
+  set value(text) {
+    this.#text = text ?? "";
+    this.#inner.setFormValue(this.#text);
+    const view = this.#view;
+    if (view && view.state.doc.toString() !== this.#text) view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: this.#text } });
+  }
+  get diagnostics() { return this.#diagnostics; }
+  set diagnostics(list) { this.#diagnostics = list || []; this.#lint(); }
+
+  #mode(name) {
+    const { EditorState, EditorView } = this.#cm;
+    if (name === "wrap") return this.hasAttribute("wrap") ? EditorView.lineWrapping : [];
+    return this.hasAttribute("readonly") ? [EditorState.readOnly.of(true), EditorView.contentAttributes.of({ "aria-readonly": "true" })] : [];
+  }
+  #open(cm, language) {
+    const root = this.shadowRoot || this.attachShadow({ mode: "open" });
+    const { EditorView, EditorState, Compartment, keymap } = cm, label = this.getAttribute("label") || "Code";
+    for (const part of ["language", "readonly", "wrap"]) this.#parts[part] = new Compartment();
+    const tell = (name) => () => { this.#settle(); this.dispatchEvent(new CustomEvent(name, { bubbles: true })); return true; };
+    const state = EditorState.create({
+      doc: this.#text,
+      extensions: [
+        // First, so that ours win over the default bindings. Esc then Tab leaves the editor: nobody is trapped.
+        keymap.of([{ key: "Mod-Enter", run: tell("wm-run") }, { key: "Mod-s", run: tell("wm-save"), preventDefault: true }]),
+        cm.lineNumbers(), cm.highlightActiveLineGutter(), cm.history(), cm.foldGutter(), cm.drawSelection(), cm.indentOnInput(), cm.bracketMatching(), cm.closeBrackets(),
+        cm.autocompletion(), EditorState.languageData.of(() => [{ autocomplete: (context) => this.#complete(context) }]),
+        cm.highlightActiveLine(), cm.highlightSelectionMatches(), cm.lintGutter(), look(cm),
+        keymap.of([...cm.closeBracketsKeymap, ...cm.defaultKeymap, ...cm.searchKeymap, ...cm.historyKeymap, ...cm.foldKeymap, ...cm.completionKeymap, ...cm.lintKeymap, cm.indentWithTab]),
+        this.#parts.language.of(language), this.#parts.readonly.of(this.#mode("readonly")), this.#parts.wrap.of(this.#mode("wrap")),
+        this.hasAttribute("placeholder") ? cm.placeholder(this.getAttribute("placeholder")) : [],
+        EditorView.contentAttributes.of({ "aria-label": this.hasAttribute("readonly") ? label : `${label}. Press Escape, then Tab, to leave.`, tabindex: "0" }),
+        EditorView.updateListener.of((u) => { if (u.docChanged) this.#changed(); }),
+      ],
+    });
+    this.#view = new EditorView({ state, parent: root, root });
+    if (this.getAttribute("error-line")) {
+      this.diagnostics = [{ line: +this.getAttribute("error-line"), message: this.getAttribute("error-message") || "The run failed here" }];
+      this.goto(+this.getAttribute("error-line"), false);
+    } else this.#lint();
+    this.toggleAttribute("ready", true);
+    performance.mark("editor-ready");
+    this.dispatchEvent(new CustomEvent("wm-ready", { bubbles: true }));
+  }
+  #changed() {
+    this.#inner.setFormValue(this.value);
+    this.dispatchEvent(new Event("input", { bubbles: true }));
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#settle(), QUIET);
+  }
+  /** Sends the pending "wm-change" at once. */
+  #settle() {
+    if (!this.#timer) return;
+    clearTimeout(this.#timer);
+    this.#timer = 0;
+    this.dispatchEvent(new CustomEvent("wm-change", { bubbles: true, detail: { value: this.value } }));
+  }
+  async #complete(context) {
+    const word = context.matchBefore(/[\w$./:]+/);
+    if (!word && !context.explicit) return null;
+    const before = context.state.sliceDoc(Math.max(0, context.pos - 500), context.pos);
+    const options = typeof this.completions === "function" ? await this.completions(before) : this.completions;
+    return options?.length ? { from: word ? word.from : context.pos, options, validFor: /^[\w$./:]*$/ } : null;
+  }
+  #lint() {
+    const view = this.#view;
+    if (!view) return;
+    const doc = view.state.doc, place = (line, column) => {
+      const l = doc.line(Math.max(1, Math.min(line, doc.lines)));
+      return column ? Math.min(l.to, l.from + column - 1) : l.from + Math.max(0, l.text.search(/\S/));
+    };
+    view.dispatch(this.#cm.setDiagnostics(view.state, this.#diagnostics.map((d) => {
+      const from = place(d.line, d.column), last = doc.line(Math.max(1, Math.min(d.endLine || d.line, doc.lines)));
+      const to = d.endColumn ? place(d.endLine || d.line, d.endColumn) : last.to;
+      return { from, to: Math.max(from, to), severity: d.severity || "error", message: d.message };
+    })));
+  }
+
+  focus() { this.#view?.focus(); }
+  /** Replaces the selection and leaves the cursor behind the text. */
+  insert(text) {
+    this.#view.dispatch(this.#view.state.replaceSelection(text));
+    this.#view.focus();
+  }
+  /** Moves to a line (from 1), scrolling the editor only, never the page around it. */
+  goto(line, focus = true) {
+    const view = this.#view, at = view.state.doc.line(Math.max(1, Math.min(line, view.state.doc.lines)));
+    view.dispatch({ selection: { anchor: at.from } });
+    view.requestMeasure({ read: () => view.lineBlockAt(at.from).top, write: (top) => { view.scrollDOM.scrollTop = top - view.scrollDOM.clientHeight / 2; } });
+    if (focus) view.contentDOM.focus({ preventScroll: true });
+  }
+}
+customElements.define("wm-code", Code);
