@@ -28,13 +28,14 @@ candidate AS (
      LIMIT %(limit)s + 16
 ),
 locked AS (
-    SELECT queue.id
-      FROM queue
-      JOIN candidate ON candidate.id = queue.id
-     WHERE NOT queue.running AND queue.suspend <= 0  -- checked again on the row as it is once locked
-     ORDER BY candidate.priority DESC, candidate.scheduled_for, candidate.id
+    -- One probe of the primary key a row; the condition is checked again on the row as it is once locked. It is spelt so
+    -- that the partial index does not answer it: a plan made while the queue was empty would walk that index whole.
+    SELECT row.id
+      FROM candidate
+     CROSS JOIN LATERAL (SELECT queue.id FROM queue
+                          WHERE queue.id = candidate.id AND (queue.running OR queue.suspend > 0) IS FALSE
+                            FOR UPDATE SKIP LOCKED) AS row
      LIMIT %(limit)s
-       FOR UPDATE OF queue SKIP LOCKED
 ),
 claimed AS (
     UPDATE queue
