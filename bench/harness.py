@@ -1,0 +1,202 @@
+"""What the benchmarks share: the database, worker and server processes, percentiles, tables, JSON.
+
+A benchmark runs against the PostgreSQL of DATABASE_URL (`./windmill bench` starts one with durable settings) in a database of
+its own, which it makes anew. Figures are medians over many jobs; compare within one run, machines differ and drift.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+DATABASE = "windmill_bench"
+NOOP = {"python3": "def main():\n    return 1\n", "bash": "echo 1\n"}
+WORKSPACE = "bench"
+DEADLINE_S = 300.0
+
+
+def prepare_database() -> str:
+    """Make the benchmark database anew, migrate it and set up Django on it. Returns its URL."""
+    admin_url = os.environ.get("DATABASE_URL")
+    if not admin_url:
+        sys.exit("DATABASE_URL is not set; start benchmarks with ./windmill bench, which brings its own PostgreSQL")
+    with psycopg.connect(admin_url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")  # type: ignore[arg-type]
+        connection.execute(f"CREATE DATABASE {DATABASE}")  # type: ignore[arg-type]
+    base, _, query = admin_url.partition("?")
+    url = base.rsplit("/", 1)[0] + f"/{DATABASE}" + (f"?{query}" if query else "")
+    os.environ.update(DATABASE_URL=url, LOG_LEVEL="WARNING", DJANGO_SETTINGS_MODULE="windmill_site.settings")
+    os.environ.setdefault("SECRET_KEY", "benchmark-only-secret-key")
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+
+    call_command("migrate", verbosity=0)
+    from workspaces.accounts import bootstrap
+    from workspaces.models import Account, Member, Workspace
+
+    bootstrap()
+    Account.objects.update(must_change_password=False)
+    workspace = Workspace.objects.create(pk=WORKSPACE, name="Benchmark", owner="admin@windmill.dev")
+    Member.objects.create(workspace=workspace, username="admin", email="admin@windmill.dev", is_admin=True)
+    return url
+
+
+@contextlib.contextmanager
+def worker(slots: int = 1, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A real `runworker` with this many slots, ready to claim when the block starts."""
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "manage.py"), "runworker"],
+        env={**os.environ, "NUM_WORKERS": str(slots), "WORKER_DIR": f"/tmp/windmill-bench-{os.getpid()}", **env},
+    )
+    try:
+        wait_until(lambda: scalar("SELECT count(*) FROM worker_ping WHERE state = 'running'") > 0, "the worker to register")
+        yield process
+    finally:
+        stop(process)
+        execute("DELETE FROM worker_ping")
+
+
+@contextlib.contextmanager
+def server() -> Iterator[str]:
+    """A real daphne. Gives its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port), "windmill_site.asgi:application"],
+        env={**os.environ, "PORT": str(port), "BASE_URL": url},
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def answers() -> bool:
+        try:
+            return urllib.request.urlopen(f"{url}/api/version", timeout=2).status == 200
+        except OSError:
+            return False
+
+    try:
+        wait_until(answers, "the server to answer")
+        yield url
+    finally:
+        stop(process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, then SIGKILL after 15 s."""
+    process.terminate()
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def wait_until(condition: Any, what: str, *, every_s: float = 0.02) -> None:
+    """Poll until `condition()`; ends the benchmark with a sentence after DEADLINE_S."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            sys.exit(f"gave up after {DEADLINE_S:.0f} s waiting for {what}")
+        time.sleep(every_s)
+
+
+def execute(statement: str, parameters: Sequence[Any] = ()) -> None:
+    """Run one statement through Django's connection."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+
+
+def rows(statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """All rows of one query."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return list(cursor.fetchall())
+
+
+def scalar(statement: str, parameters: Sequence[Any] = ()) -> Any:
+    """The first column of the first row."""
+    return rows(statement, parameters)[0][0]
+
+
+def queue_many(count: int, *, language: str = "python3", tag: str | None = None, later: bool = False) -> None:
+    """Queue `count` no-op previews in one statement."""
+    execute(
+        """
+        WITH asked AS (
+            INSERT INTO job (id, workspace_id, kind, raw_code, script_lang, args, tag, created_by, permissioned_as, permissioned_as_email)
+            SELECT gen_random_uuid(), %s, 'preview', %s, %s, '{}', %s, 'admin', 'u/admin', 'admin@windmill.dev'
+              FROM generate_series(1, %s)
+            RETURNING id, workspace_id, created_at, tag)
+        INSERT INTO queue (id, workspace_id, created_at, scheduled_for, tag)
+        SELECT id, workspace_id, created_at, created_at + CASE WHEN %s THEN interval '1 day' ELSE interval '0' END, tag FROM asked
+        """,
+        [WORKSPACE, NOOP.get(language, "x"), language, tag or language, count, later],
+    )
+
+
+def forget_jobs() -> None:
+    """Empty the job tables."""
+    execute("TRUNCATE job, queue, completed_job, job_logs")
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Nearest-rank percentile; 0.5 is the median."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def report(name: str, columns: Sequence[str], table: Sequence[Sequence[Any]], **facts: Any) -> None:
+    """Print the table and write it, with the facts of the machine, to bench/results/<name>.json."""
+    cells = [list(columns)] + [[_cell(value) for value in row] for row in table]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    for number, row in enumerate(cells):
+        print("  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))))
+        if number == 0:
+            print("  ".join("-" * width for width in widths))
+    for fact, value in facts.items():
+        print(f"{fact}: {_cell(value)}")
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(
+        json.dumps(
+            {
+                "benchmark": name,
+                "at": datetime.now(UTC).isoformat(timespec="seconds"),
+                "python": platform.python_version(),
+                "processors": os.cpu_count(),
+                "postgresql": scalar("SHOW server_version"),
+                "columns": list(columns),
+                "rows": [list(row) for row in table],
+                **facts,
+            },
+            indent=1,
+        )
+        + "\n"
+    )
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
