@@ -235,7 +235,7 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "windmill_site.context.shell",
             ],
-            # "builtins": ["windmill_site.templatetags.ui"],
+            "builtins": ["windmill_site.templatetags.ui"],
         },
     }
 ]
