@@ -21,7 +21,7 @@ from uuid import UUID
 from django.db.models import Model, Q, QuerySet
 
 from workspaces import scopes
-from workspaces.errors import BadRequest, NotFound, PermissionDenied
+from workspaces.errors import BadRequest, NotFound, NotSignedIn, PermissionDenied
 from workspaces.models import Account, Folder, Group, GroupMember, Member, Workspace
 from workspaces.names import parse_path
 
@@ -55,14 +55,19 @@ class Identity:
     username: str | None = None  # job tokens: the name the job runs under
     permissioned_as: str | None = None  # job tokens: u/<username> or g/<group>
 
+    @property
+    def is_job(self) -> bool:
+        """Is this a running job that acts for somebody?"""
+        return self.permissioned_as is not None
+
     def require_super_admin(self) -> None:
         """Raises PermissionDenied unless superadmin (and never for a job token)."""
-        if not self.super_admin or self.job_id is not None:
+        if not self.super_admin or self.is_job:
             raise PermissionDenied("this needs a superadmin of the instance")
 
     def require_devops(self) -> None:
         """Read-only view of the instance: superadmins and devops."""
-        if not (self.super_admin or self.devops) or self.job_id is not None:
+        if not (self.super_admin or self.devops) or self.is_job:
             raise PermissionDenied("this needs a superadmin or devops role on the instance")
 
     def require_scope(self, domain: str, action: str, path: str | None = None) -> None:
@@ -121,7 +126,9 @@ class Caller:
     def _folder_rights(self) -> dict[str, Right]:
         folders = Folder.objects.filter(workspace=self.workspace)
         if not self.is_admin:
-            folders = folders.filter(Q(owners__overlap=list(self.principals)) | _mentioned_in_extra_perms(self.principals))
+            folders = folders.filter(
+                Q(owners__overlap=list(self.principals)) | _mentioned_in_extra_perms(self.principals)
+            )
         return {
             folder.name: Right.OWN
             if self.is_admin or set(self.principals) & set(folder.owners)
@@ -159,14 +166,41 @@ class Caller:
             right = Right.NONE
         return max(right, _right_by_extra_perms(extra_perms or {}, self.principals))
 
-    def readable(self, queryset: QuerySet[M], *, path: str = "path", extra_perms: str | None = "extra_perms") -> QuerySet[M]:
-        """The rows of this workspace that the caller may read. `path`, `extra_perms` name the columns."""
+    def readable(
+        self,
+        queryset: QuerySet[M],
+        *,
+        path: str = "path",
+        extra_perms: str | None = "extra_perms",
+        scope: str | None = None,
+    ) -> QuerySet[M]:
+        """The rows of this workspace that the caller may read. `path`, `extra_perms` name the columns.
+
+        `scope` is the token scope domain: a token limited to some paths of it sees only those.
+        """
         rows = queryset.filter(workspace_id=self.workspace_id)
-        return rows if self.is_admin else rows.filter(self.readable_condition(path=path, extra_perms=extra_perms))
+        patterns = scopes.readable_paths(self.identity.scopes, scope) if scope else None
+        if patterns is not None:
+            allowed = Q(pk__in=[])
+            for pattern in patterns:
+                covers_all_below = pattern.endswith("*")
+                allowed |= (
+                    Q(**{f"{path}__startswith": pattern[:-1]}) if covers_all_below else Q(**{path: pattern})
+                )
+            rows = rows.filter(allowed)
+        return (
+            rows
+            if self.is_admin
+            else rows.filter(self.readable_condition(path=path, extra_perms=extra_perms))
+        )
 
     def readable_condition(self, *, path: str = "path", extra_perms: str | None = "extra_perms") -> Q:
         """The condition of `readable` for callers that are not admins."""
-        allowed = Q(**{f"{path}__startswith": f"u/{self.username}/"}) if f"u/{self.username}" in self.principals else Q(pk__in=[])
+        allowed = (
+            Q(**{f"{path}__startswith": f"u/{self.username}/"})
+            if f"u/{self.username}" in self.principals
+            else Q(pk__in=[])
+        )
         for group in self.groups:
             allowed |= Q(**{f"{path}__startswith": f"g/{group}/"})
         for folder in self.folders_read:
@@ -175,30 +209,68 @@ class Caller:
             allowed |= Q(**{f"{extra_perms}__has_any_keys": list(self.principals)})
         return allowed
 
-    def get(self, queryset: QuerySet[M], path: str, *, right: Right = Right.READ, what: str | None = None) -> M:
-        """The item at `path`, with at least `right`. Raises NotFound (also for unreadable items), PermissionDenied."""
+    def get(
+        self,
+        queryset: QuerySet[M],
+        path: str,
+        *,
+        right: Right = Right.READ,
+        what: str | None = None,
+        scope: str | None = None,
+    ) -> M:
+        """The item at `path`, with at least `right`. Raises NotFound (also for unreadable items), PermissionDenied.
+
+        `scope` is the token scope domain that the call needs on this path; None when another scope covers it.
+        """
+        if scope is not None:
+            self.identity.require_scope(scope, "read" if right <= Right.READ else "write", path)
         what = what or queryset.model._meta.verbose_name or "item"
         item = queryset.filter(workspace_id=self.workspace_id, path=path).first()
         if item is None or self.right_on(path, item.extra_perms) < Right.READ:
-            raise NotFound(f"{what} {path} does not exist in workspace {self.workspace_id}, or you may not read it")
+            raise NotFound(
+                f"{what} {path[:255]} does not exist in workspace {self.workspace_id}, or you may not read it"
+            )
         if right > Right.READ:
             self.require_write(path, item.extra_perms, right=right)
         return item
 
-    def require_write(self, path: str, extra_perms: dict[str, Any] | None = None, *, right: Right = Right.WRITE) -> None:
-        """Raises PermissionDenied, naming the right and who can give it, unless the caller may change `path`."""
-        self.require_not_operator()
+    def require_write(
+        self, path: str, extra_perms: dict[str, Any] | None = None, *, right: Right = Right.WRITE
+    ) -> None:
+        """Raises PermissionDenied, naming the right and who can give it, unless the caller may change `path`.
+
+        What an operator may not do by hand, a job that they started may: its code was written by somebody else.
+        """
+        if not self.identity.is_job:
+            self.require_not_operator()
         if self.right_on(path, extra_perms) < right:
             who = f"an owner of {'/'.join(path.split('/')[:2])} or an admin of the workspace"
-            raise PermissionDenied(f"you need the right to {'manage' if right is Right.OWN else 'write'} {path}; {who} can give it")
+            raise PermissionDenied(
+                f"you need the right to {'manage' if right is Right.OWN else 'write'} {path}; {who} can give it"
+            )
 
-    def require_new_path(self, path: str) -> None:
-        """Check a path for something new: well-formed, in an existing folder, writable. BadRequest, PermissionDenied."""
+    def require_new_path(self, path: str, *, scope: str | None = None) -> None:
+        """Check a path for something new: well-formed, in an existing folder, writable. BadRequest, PermissionDenied.
+
+        `scope` as in `get`.
+        """
         parsed = parse_path(path)
-        if parsed.kind == "f" and not Folder.objects.filter(workspace=self.workspace, name=parsed.owner).exists():
-            raise BadRequest(f"folder {parsed.owner} does not exist in workspace {self.workspace_id}; create it first")
-        if parsed.kind == "g" and not Group.objects.filter(workspace=self.workspace, name=parsed.owner).exists():
-            raise BadRequest(f"group {parsed.owner} does not exist in workspace {self.workspace_id}; create it first")
+        if scope is not None:
+            self.identity.require_scope(scope, "write", path)
+        if (
+            parsed.kind == "f"
+            and not Folder.objects.filter(workspace=self.workspace, name=parsed.owner).exists()
+        ):
+            raise BadRequest(
+                f"folder {parsed.owner} does not exist in workspace {self.workspace_id}; create it first"
+            )
+        if (
+            parsed.kind == "g"
+            and not Group.objects.filter(workspace=self.workspace, name=parsed.owner).exists()
+        ):
+            raise BadRequest(
+                f"group {parsed.owner} does not exist in workspace {self.workspace_id}; create it first"
+            )
         self.require_write(path)
 
     # --- roles ----------------------------------------------------------------------------------------------------
@@ -211,7 +283,9 @@ class Caller:
     def require_not_operator(self) -> None:
         """Raises PermissionDenied for operators, who run and view only."""
         if self.is_operator:
-            raise PermissionDenied(f"operators of workspace {self.workspace_id} can run and view, not change; ask an admin for the developer role")
+            raise PermissionDenied(
+                f"operators of workspace {self.workspace_id} can run and view, not change; ask an admin for the developer role"
+            )
 
 
 def enter_workspace(identity: Identity, workspace_id: str) -> Caller:
@@ -224,11 +298,57 @@ def enter_workspace(identity: Identity, workspace_id: str) -> Caller:
         raise missing
     member = Member.objects.filter(workspace=workspace, email=identity.email).first()
     if member is not None and member.disabled and not identity.super_admin:
-        raise PermissionDenied(f"your membership of workspace {workspace_id} is disabled; an admin of it can enable it")
+        raise PermissionDenied(
+            f"your membership of workspace {workspace_id} is disabled; an admin of it can enable it"
+        )
     runs_as_group = (identity.permissioned_as or "").startswith("g/")
     if member is None and not identity.super_admin and not runs_as_group:
         raise missing
     return Caller(identity=identity, workspace=workspace, member=None if runs_as_group else member)
+
+
+def identity_for_job(
+    *,
+    workspace_id: str,
+    email: str,
+    username: str,
+    permissioned_as: str,
+    job_id: UUID | None = None,
+    token_label: str | None = None,
+) -> Identity:
+    """The identity of a job: the rights of `permissioned_as`, confined to the job's workspace, never global ones.
+
+    The rights are looked up now, so what was revoked since the job was queued is gone. Raises NotSignedIn when the
+    account is disabled.
+    """
+    account = Account.objects.filter(pk=email).first()
+    if account is not None and account.disabled:
+        raise NotSignedIn(f"the account {email}, which this job runs as, is disabled")
+    runs_as_user = permissioned_as.startswith("u/")
+    return Identity(
+        email=email,
+        super_admin=runs_as_user and account is not None and account.super_admin,
+        account=account,
+        token_label=token_label,
+        workspace_id=workspace_id,
+        job_id=job_id,
+        username=username,
+        permissioned_as=permissioned_as,
+    )
+
+
+def caller_for_job(
+    *, workspace_id: str, email: str, username: str, permissioned_as: str, job_id: UUID | None = None
+) -> Caller:
+    """The caller that a worker resolves a job's `$var:` and `$res:` with. NotSignedIn, NotFound, PermissionDenied."""
+    identity = identity_for_job(
+        workspace_id=workspace_id,
+        email=email,
+        username=username,
+        permissioned_as=permissioned_as,
+        job_id=job_id,
+    )
+    return enter_workspace(identity, workspace_id)
 
 
 def workspaces_of(identity: Identity) -> QuerySet[Workspace]:

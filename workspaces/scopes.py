@@ -24,7 +24,9 @@ def check_scopes(scopes: Sequence[str] | None) -> list[str] | None:
             continue
         parts = scope.split(":")
         if len(parts) < 2 or not _DOMAIN.fullmatch(parts[0]) or parts[1] not in ACTIONS or len(scope) > 1000:
-            raise BadRequest(f"scope {scope[:80]!r} is not valid; expected domain:action[:path], such as jobs:run:scripts:f/team/*")
+            raise BadRequest(
+                f"scope {scope[:80]!r} is not valid; expected domain:action[:path], such as jobs:run:scripts:f/team/*"
+            )
     return list(scopes)
 
 
@@ -36,6 +38,21 @@ def allows(scopes: Sequence[str] | None, domain: str, action: str, path: str | N
     if scopes is None:
         return True
     return any(_one_allows(scope, domain, action, path) for scope in scopes)
+
+
+def readable_paths(scopes: Sequence[str] | None, domain: str) -> list[str] | None:
+    """The path patterns (`f/x/y`, `f/x/*`) that these scopes let a list of `domain` show; None means all paths."""
+    if scopes is None:
+        return None
+    patterns: list[str] = []
+    for scope in scopes:
+        have_domain, _, rest = scope.partition(":")
+        action, _, paths = rest.partition(":")
+        if have_domain == domain and action in ("read", "write"):
+            if not paths:
+                return None
+            patterns += paths.split(",")
+    return patterns
 
 
 def _one_allows(scope: str, domain: str, action: str, path: str | None) -> bool:

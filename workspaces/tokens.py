@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from workspaces import audit, job_tokens
-from workspaces.access import SUPERADMIN_SECRET_EMAIL, Identity
+from workspaces.access import SUPERADMIN_SECRET_EMAIL, Identity, identity_for_job
 from workspaces.errors import BadRequest, NotFound, NotSignedIn
 from workspaces.models import Account, ActionKind, Token, Workspace
 from workspaces.scopes import check_scopes
@@ -66,22 +66,19 @@ def _authenticate_job(text: str) -> Identity:
     job_id = UUID(claims["job_id"])
     # The queue belongs to the app above this one, so the question is asked in SQL: is this job running now?
     with connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM queue WHERE id = %s AND workspace_id = %s AND running", [job_id, claims["workspace_id"]])
+        cursor.execute(
+            "SELECT 1 FROM queue WHERE id = %s AND workspace_id = %s AND running",
+            [job_id, claims["workspace_id"]],
+        )
         if cursor.fetchone() is None:
             raise NotSignedIn("the job of this token is not running any more")
-    account = Account.objects.filter(pk=claims["email"]).first()
-    if account is not None and account.disabled:
-        raise NotSignedIn("the account that this job runs as is disabled")
-    runs_as_user = claims["permissioned_as"].startswith("u/")
-    return Identity(
-        email=claims["email"],
-        super_admin=runs_as_user and account is not None and account.super_admin,
-        account=account,
-        token_label=claims.get("label"),
+    return identity_for_job(
         workspace_id=claims["workspace_id"],
-        job_id=job_id,
+        email=claims["email"],
         username=claims["username"],
         permissioned_as=claims["permissioned_as"],
+        job_id=job_id,
+        token_label=claims.get("label"),
     )
 
 
@@ -120,14 +117,22 @@ def create_token(
         workspace_id=workspace_id,
         read_only=read_only or identity.read_only,
     )
-    audit.record(identity, "users.token.create", ActionKind.CREATE, resource=text[:PREFIX_LENGTH], parameters={"label": label})
+    audit.record(
+        identity,
+        "users.token.create",
+        ActionKind.CREATE,
+        resource=text[:PREFIX_LENGTH],
+        parameters={"label": label},
+    )
     return text
 
 
 def create_session(account: Account) -> str:
     """The token behind a browser sign-in: expires after SESSION_DAYS, label `session`."""
     identity = Identity(email=account.email, super_admin=account.super_admin, account=account)
-    return create_token(identity, label="session", expiration=timezone.now() + timedelta(days=settings.SESSION_DAYS))
+    return create_token(
+        identity, label="session", expiration=timezone.now() + timedelta(days=settings.SESSION_DAYS)
+    )
 
 
 def delete_token(identity: Identity, prefix: str) -> None:
