@@ -88,7 +88,7 @@ class Script(models.Model):
     has_preprocessor = models.BooleanField(default=False)
     on_behalf_of_email = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
     deployment_message = models.TextField(blank=True, default="")
-    labels = ArrayField(models.CharField(max_length=50), default=list, blank=True)
+    labels = ArrayField(models.CharField(max_length=50), null=True, blank=True)  # null: never given
     # Fields that clients send and expect back unchanged, and that later subsystems give a meaning to
     # (cache_ttl, concurrent_limit, dedicated_worker, ...): kept as sent so that a pull after a push sees no difference.
     extra = models.JSONField(default=dict, blank=True)
@@ -167,6 +167,8 @@ class Job(models.Model):
     timeout = models.IntegerField(null=True, blank=True)  # seconds
     priority = models.SmallIntegerField(db_default=0)
     visible_to_owner = models.BooleanField(db_default=True)
+    # null: no preprocessor; false: the args are an event that the script's preprocessor turns into arguments first.
+    preprocessed = models.BooleanField(null=True, blank=True)
 
     class Meta:
         db_table = "job"
@@ -287,6 +289,21 @@ class LogChunk(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_id}@{self.log_offset}"
+
+
+class JobProgress(models.Model):
+    """How far a job says it is (wmill's set_progress). Gone with the job."""
+
+    job_id = models.UUIDField(primary_key=True)
+    workspace_id = models.CharField(max_length=50)
+    percent = models.SmallIntegerField()  # 0..100
+    updated_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "job_progress"
+
+    def __str__(self) -> str:
+        return f"{self.job_id} {self.percent}%"
 
 
 class WorkerPing(models.Model):

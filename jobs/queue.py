@@ -54,6 +54,7 @@ class JobRequest:
     timeout_s: int | None = None
     priority: int = 0
     visible_to_owner: bool = True
+    preprocessed: bool | None = None  # False: `args` is the event for the script's preprocessor
     scheduled_for: datetime | None = None
     scheduled_in_s: float | None = None
 
@@ -86,7 +87,7 @@ class Claim:
     language: str | None
     code: str | None
     envs: list[str] | None
-    has_preprocessor: bool | None
+    has_preprocessor: bool | None  # run the script's preprocessor on the args first
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,7 @@ def push_parameters(request: JobRequest) -> dict[str, Any]:
         "timeout": request.timeout_s,
         "priority": request.priority,
         "visible_to_owner": request.visible_to_owner,
+        "preprocessed": request.preprocessed,
         "scheduled_for": request.scheduled_for,
         "scheduled_in_s": request.scheduled_in_s,
     }
@@ -146,7 +148,7 @@ def push_job(request: JobRequest) -> UUID:
     except IntegrityError as exc:
         raise JobIdTaken(f"job id {parameters['id']} is taken; choose another or leave it out") from exc
     if request.scheduled_for is None and not request.scheduled_in_s:
-        transaction.on_commit(lambda: wakeups.job_queued(request.tag))
+        wakeups.job_queued(request.tag)
     job_id: UUID = parameters["id"]
     logger.info("queued job=%s workspace=%s tag=%s path=%s", job_id, request.workspace_id, request.tag, request.runnable_path)
     return job_id
@@ -338,27 +340,50 @@ def recover_lost_jobs() -> tuple[int, int]:
 
 
 def delete_expired_jobs() -> int:
-    """Forget jobs that ended more than JOB_RETENTION_SECONDS ago, in short batches. Answers how many."""
+    """Forget jobs that ended more than JOB_RETENTION_SECONDS ago: one short batch. Answers how many.
+
+    As many as JOB_CLEANUP_BATCH_SIZE means that there may be more.
+    """
     if settings.JOB_RETENTION_SECONDS == 0:
         return 0
-    deleted = 0
-    for _ in range(settings.JOB_CLEANUP_MAX_BATCHES):
-        with connection.cursor() as cursor:
-            cursor.execute(
-                sql.load("delete_expired"),
-                {"retention_s": settings.JOB_RETENTION_SECONDS, "batch": settings.JOB_CLEANUP_BATCH_SIZE},
-            )
-            deleted += cursor.rowcount
-            if cursor.rowcount < settings.JOB_CLEANUP_BATCH_SIZE:
-                break
-    return deleted
-
-
-def read_logs(job_id: UUID, *, offset: int = 0, max_chunks: int = 10_000) -> tuple[str, int]:
-    """The log from character `offset` on, and the offset after it."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.load("read_logs"), {"id": job_id, "offset": offset, "limit": max_chunks})
-        return join_chunks(cursor.fetchall(), offset)
+        cursor.execute(
+            sql.load("delete_expired"),
+            {"retention_s": settings.JOB_RETENTION_SECONDS, "batch": settings.JOB_CLEANUP_BATCH_SIZE},
+        )
+        return cursor.rowcount
+
+
+def cancel_stale_jobs() -> int:
+    """Cancel jobs that have waited in the queue for more than STALE_JOB_THRESHOLD_MINUTES since they were due.
+
+    Answers how many. Nothing happens while the setting is off.
+    """
+    minutes = settings.STALE_JOB_THRESHOLD_MINUTES
+    if not minutes:
+        return 0
+    parameters = {
+        "threshold_s": minutes * 60,
+        "canceled_by": "monitor",
+        "reason": f"no worker took it within STALE_JOB_THRESHOLD_MINUTES ({minutes})",
+    }
+    error = canceled_error(username=parameters["canceled_by"], reason=parameters["reason"])
+    with connection.cursor() as cursor:
+        cursor.execute(sql.load("cancel_stale"), {**parameters, "result": json.dumps({"error": error})})
+        canceled = [row[0] for row in cursor.fetchall()]
+    for job_id in canceled:
+        logger.warning("canceled job=%s: %s", job_id, parameters["reason"])
+    wakeups.jobs_changed(canceled)
+    return len(canceled)
+
+
+def read_logs(job_id: UUID, *, offset: int = 0, max_chars: int = 1 << 60) -> tuple[str, int]:
+    """The log from character `offset` on, at most `max_chars` of it, and the offset after it."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.load("read_logs"), {"id": job_id, "offset": offset, "max_chars": max_chars})
+        text, _ = join_chunks(cursor.fetchall(), offset)
+    text = text[:max_chars]
+    return text, offset + len(text)
 
 
 def join_chunks(chunks: Sequence[tuple[int, str]], offset: int) -> tuple[str, int]:

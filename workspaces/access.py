@@ -194,17 +194,17 @@ class Caller:
             else rows.filter(self.readable_condition(path=path, extra_perms=extra_perms))
         )
 
+    @property
+    def readable_owners(self) -> list[str]:
+        """The prefixes (`u/me`, `g/team`, `f/sales`) below which a caller that is no admin reads everything."""
+        mine = [f"u/{self.username}"] if f"u/{self.username}" in self.principals else []
+        return [*mine, *(f"g/{group}" for group in sorted(self.groups)), *(f"f/{name}" for name in self.folders_read)]
+
     def readable_condition(self, *, path: str = "path", extra_perms: str | None = "extra_perms") -> Q:
         """The condition of `readable` for callers that are not admins."""
-        allowed = (
-            Q(**{f"{path}__startswith": f"u/{self.username}/"})
-            if f"u/{self.username}" in self.principals
-            else Q(pk__in=[])
-        )
-        for group in self.groups:
-            allowed |= Q(**{f"{path}__startswith": f"g/{group}/"})
-        for folder in self.folders_read:
-            allowed |= Q(**{f"{path}__startswith": f"f/{folder}/"})
+        allowed = Q(pk__in=[])
+        for owner in self.readable_owners:
+            allowed |= Q(**{f"{path}__startswith": f"{owner}/"})
         if extra_perms is not None:
             allowed |= Q(**{f"{extra_perms}__has_any_keys": list(self.principals)})
         return allowed

@@ -51,7 +51,7 @@ SELECT claimed.id, claimed.attempt, claimed.scheduled_for, claimed.started_at, c
        job.permissioned_as_email, job.parent_job, job.root_job, job.flow_step_id, job.trigger_kind, job.trigger,
        coalesce(job.timeout, script.timeout) AS timeout, job.script_entrypoint_override,
        coalesce(job.script_lang, script.language) AS language, coalesce(job.raw_code, script.content) AS code,
-       script.envs, script.has_preprocessor
+       script.envs, job.preprocessed IS FALSE AS has_preprocessor
   FROM claimed
   JOIN job ON job.id = claimed.id
   LEFT JOIN script ON script.hash = job.runnable_id

@@ -5,5 +5,6 @@ WITH old AS (
      ORDER BY completed_at LIMIT %(batch)s FOR UPDATE SKIP LOCKED
 ),
 logs AS (DELETE FROM job_logs USING old WHERE job_logs.job_id = old.id),
+progress AS (DELETE FROM job_progress USING old WHERE job_progress.job_id = old.id),
 asked AS (DELETE FROM job USING old WHERE job.id = old.id)
 DELETE FROM completed_job USING old WHERE completed_job.id = old.id
