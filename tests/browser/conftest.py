@@ -38,7 +38,9 @@ def browser_type_launch_args() -> dict[str, Any]:
 def page(page: Page) -> Iterator[Page]:
     """A page that fails its test on any console error or exception."""
     seen: list[str] = []
-    page.on("console", lambda m: seen.append(f"{m.text} ({m.location.get('url')})") if m.type == "error" else None)
+    page.on(
+        "console", lambda m: seen.append(f"{m.text} ({m.location.get('url')})") if m.type == "error" else None
+    )
     page.on("pageerror", lambda error: seen.append(str(error)))
     yield page
     assert not seen, seen

@@ -54,15 +54,16 @@ class SchemaForm extends LitElement {
     const before = changed.get("schema") ? { ...this.#stash, ...this.#value } : this.#given;
     if (!changed.get("schema")) this.#typed = new Set(Object.keys(this.#given));
     this.#stash = before;
-    this.#value = this.#fill(this.schema, Object.fromEntries(Object.entries(before).filter(([k]) => this.#typed.has(k))));
+    const emptied = new Set([...this.#typed].filter((k) => !(k in before)));
+    this.#value = this.#fill(this.schema, Object.fromEntries(Object.entries(before).filter(([k]) => this.#typed.has(k))), emptied);
     this.#sync();
   }
-  /** Defaults under what was given; names the schema lacks are dropped unless it takes any. */
-  #fill(schema, given) {
+  /** Defaults under what was given, except where the reader `emptied` a field; unknown names go unless any is allowed. */
+  #fill(schema, given, emptied = new Set()) {
     const out = {};
     for (const k of names(schema)) {
       const s = schema.properties[k], kept = adapt(s, given[k]);
-      const v = kept === undefined && !(k in given && this.#touched.has(k) && given[k] === undefined) ? initial(s, (schema.required || []).includes(k)) : kept;
+      const v = kept === undefined && !emptied.has(k) ? initial(s, (schema.required || []).includes(k)) : kept;
       if (v !== undefined) out[k] = v;
     }
     if (!names(schema).length || schema.additionalProperties === true) for (const k of Object.keys(given)) out[k] ??= given[k];
@@ -73,6 +74,7 @@ class SchemaForm extends LitElement {
     const next = structuredClone(this.#value);
     let at = next;
     path.slice(0, -1).forEach((k, i) => { at = at[k] ??= typeof path[i + 1] === "number" ? [] : {}; });
+    if (v === undefined && path.length === 1) delete this.#stash[path[0]];
     if (v === undefined && !Array.isArray(at)) delete at[path.at(-1)];
     else at[path.at(-1)] = v === undefined ? null : v;
     this.#value = next;
