@@ -129,12 +129,16 @@ class Caller:
             folders = folders.filter(
                 Q(owners__overlap=list(self.principals)) | _mentioned_in_extra_perms(self.principals)
             )
-        return {
-            folder.name: Right.OWN
-            if self.is_admin or set(self.principals) & set(folder.owners)
-            else _right_by_extra_perms(folder.extra_perms, self.principals)
-            for folder in folders
-        }
+        return {folder.name: self.right_on_folder(folder) for folder in folders}
+
+    def right_on_folder(self, folder: Folder) -> Right:
+        """This caller's right on a folder and on all that lies in it."""
+        return folder_right(folder, is_admin=self.is_admin, principals=self.principals)
+
+    def forget_rights(self) -> None:
+        """Look groups and folders up again at the next question: they were changed through this caller."""
+        for name in ("groups", "principals", "_folder_rights"):
+            self.__dict__.pop(name, None)
 
     @property
     def folders_read(self) -> list[str]:
@@ -198,7 +202,11 @@ class Caller:
     def readable_owners(self) -> list[str]:
         """The prefixes (`u/me`, `g/team`, `f/sales`) below which a caller that is no admin reads everything."""
         mine = [f"u/{self.username}"] if f"u/{self.username}" in self.principals else []
-        return [*mine, *(f"g/{group}" for group in sorted(self.groups)), *(f"f/{name}" for name in self.folders_read)]
+        return [
+            *mine,
+            *(f"g/{group}" for group in sorted(self.groups)),
+            *(f"f/{name}" for name in self.folders_read),
+        ]
 
     def readable_condition(self, *, path: str = "path", extra_perms: str | None = "extra_perms") -> Q:
         """The condition of `readable` for callers that are not admins."""
@@ -360,6 +368,13 @@ def workspaces_of(identity: Identity) -> QuerySet[Workspace]:
         return rows
     members = Member.objects.filter(email=identity.email, disabled=False)
     return rows.filter(pk__in=members.values("workspace_id"))
+
+
+def folder_right(folder: Folder, *, is_admin: bool, principals: Iterable[str]) -> Right:
+    """The right on a folder of somebody with these names (u/alice, g/team, ...)."""
+    if is_admin or not set(folder.owners).isdisjoint(principals):
+        return Right.OWN
+    return _right_by_extra_perms(folder.extra_perms, principals)
 
 
 def _right_by_extra_perms(extra_perms: dict[str, Any], principals: Iterable[str]) -> Right:

@@ -119,6 +119,7 @@ def bootstrap() -> tuple[str, bool]:
     The account comes from SUPERADMIN_EMAIL and SUPERADMIN_PASSWORD. With the well-known default password it is marked,
     so that every page says so and sign-in from elsewhere must change it first.
     """
+    from workspaces.resource_types import add_well_known_types
     from workspaces.workspaces import add_default_groups
 
     made = False
@@ -127,6 +128,7 @@ def bootstrap() -> tuple[str, bool]:
             pk=ADMINS_WORKSPACE, defaults={"name": "Admins", "owner": settings.SUPERADMIN_EMAIL}
         )
         add_default_groups(workspace)
+        add_well_known_types(workspace)
         if not Account.objects.filter(super_admin=True).exists():
             email = check_email(settings.SUPERADMIN_EMAIL)
             account = Account(

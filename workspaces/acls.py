@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from workspaces import audit
 from workspaces.access import Caller, Right
 from workspaces.errors import BadRequest
-from workspaces.models import ActionKind
+from workspaces.models import ActionKind, Folder, Group
 from workspaces.names import check_owner
 
 
@@ -25,6 +25,7 @@ class Fetch(Protocol):
 
 
 _kinds: dict[str, Fetch] = {}
+_paths: dict[str, Callable[[], QuerySet[Any]]] = {}
 
 
 def register_kind(kind: str, fetch: Fetch) -> None:
@@ -40,6 +41,28 @@ def register_paths(kind: str, queryset: Callable[[], QuerySet[Any]]) -> None:
         return caller.get(rows, path, right=right)
 
     register_kind(kind, fetch)
+    _paths[kind] = queryset
+
+
+def count_below(workspace_id: str, prefix: str) -> dict[str, int]:
+    """How many items of each kind have a path that starts with `prefix` (f/billing/)."""
+    return {
+        kind: queryset().filter(workspace_id=workspace_id, path__startswith=prefix).count()
+        for kind, queryset in sorted(_paths.items())
+    }
+
+
+def forget_owner(workspace_id: str, owner: str) -> None:
+    """Take every mention of `owner` (g/team) out of the access rules of a workspace."""
+    mentioned = {"workspace_id": workspace_id, "extra_perms__has_key": owner}
+    for rows in (*(queryset() for queryset in _paths.values()), Folder.objects.all(), Group.objects.all()):
+        for item in rows.filter(**mentioned).select_for_update():
+            rules = {key: rule for key, rule in item.extra_perms.items() if key != owner}
+            type(item)._default_manager.filter(pk=item.pk).update(extra_perms=rules)
+    for folder in Folder.objects.filter(
+        workspace_id=workspace_id, owners__contains=[owner]
+    ).select_for_update():
+        Folder.objects.filter(pk=folder.pk).update(owners=[item for item in folder.owners if item != owner])
 
 
 def kinds() -> list[str]:
