@@ -25,7 +25,11 @@ class _CapabilityHeader(ctypes.Structure):
 
 
 class _CapabilityData(ctypes.Structure):
-    _fields_ = [("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32)]
+    _fields_ = [
+        ("effective", ctypes.c_uint32),
+        ("permitted", ctypes.c_uint32),
+        ("inheritable", ctypes.c_uint32),
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +41,10 @@ class Account:
 
 
 def before_exec(
-    *, dies_with_us: signal.Signals | None = None, account: Account | None = None, may_pass_closed_folders: bool = False
+    *,
+    dies_with_us: signal.Signals | None = None,
+    account: Account | None = None,
+    may_pass_closed_folders: bool = False,
 ) -> Callable[[], None]:
     """A `preexec_fn`: gives up root for `account`, then asks the kernel for `dies_with_us` at our end (Linux).
 

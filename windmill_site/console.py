@@ -11,7 +11,9 @@ class Console:
     """Writes whole lines, so that the children's output and ours do not tear each other. Colour only on a terminal."""
 
     def __init__(self) -> None:
-        self._has_colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        self._has_colour = (
+            sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        )
 
     def say(self, line: str = "") -> None:
         self._write(line)

@@ -1,11 +1,11 @@
 """The data folder: where one instance keeps its embedded PostgreSQL, its generated secrets and its static files.
 
-    postgres/           the database cluster (owned by the account that PostgreSQL runs as)
-    run/                its socket (closed to everybody else)
-    secrets/            secret-key, postgres-password, postgres-admin-password: one generated value a file
-    static/             collected static files
-    supervisor.json     address and process id of the running `up`, for people and for a second `up`
-    *.lock              see `Lock`
+postgres/           the database cluster (owned by the account that PostgreSQL runs as)
+run/                its socket (closed to everybody else)
+secrets/            secret-key, postgres-password, postgres-admin-password: one generated value a file
+static/             collected static files
+supervisor.json     address and process id of the running `up`, for people and for a second `up`
+*.lock              see `Lock`
 """
 
 import fcntl

@@ -16,7 +16,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 from windmill_site import postgres_settings
-from windmill_site.child_process import Account, before_exec, closed_folder_above, exit_sentence, has_read_search
+from windmill_site.child_process import (
+    Account,
+    before_exec,
+    closed_folder_above,
+    exit_sentence,
+    has_read_search,
+)
 from windmill_site.data_folder import DataFolder, StartError
 from windmill_site.postgres_account import postgres_account
 
@@ -123,14 +129,19 @@ class EmbeddedPostgres:
             if self._status() == "ready":
                 return False
             # Starting (its starter was killed) or stopping. A dead server's helpers let go within moments, too.
-            waits.a_moment("Waiting for the PostgreSQL that runs on this data folder to finish starting or stopping")
+            waits.a_moment(
+                "Waiting for the PostgreSQL that runs on this data folder to finish starting or stopping"
+            )
         try:
             account = postgres_account(self.cluster)
             may_pass = self._check_reachable(account)
             if not (self.cluster / "PG_VERSION").exists():
                 self._create_cluster(account, may_pass)
             self._check_version()
-            if not (self.folder.has_secret("postgres-password") and self.folder.has_secret("postgres-admin-password")):
+            if not (
+                self.folder.has_secret("postgres-password")
+                and self.folder.has_secret("postgres-admin-password")
+            ):
                 self._set_passwords(account, may_pass)
             self._launch(account, may_pass, server_lock.fileno(), dies_with_us)
         except OSError as exc:
@@ -147,7 +158,9 @@ class EmbeddedPostgres:
         binaries = _binaries()
         if (binaries / "postgres").stat().st_mode & 0o005 != 0o005:  # installed under a strict umask
             _open_for_all(binaries.parent)
-        closed = closed_folder_above(binaries / "postgres", account) or closed_folder_above(self.cluster, account)
+        closed = closed_folder_above(binaries / "postgres", account) or closed_folder_above(
+            self.cluster, account
+        )
         if closed is None:
             return False
         if not has_read_search():
@@ -269,7 +282,9 @@ class EmbeddedPostgres:
         logs = sorted((self.cluster / "log").glob("*.log"), key=lambda path: path.stat().st_mtime)
         if logs and logs[-1].stat().st_mtime >= self._start_log.stat().st_ctime - 60:
             texts.append(logs[-1].read_text(errors="replace"))
-        lines = [line for text in texts for line in text.splitlines()[-8:] if "redirecting log output" not in line]
+        lines = [
+            line for text in texts for line in text.splitlines()[-8:] if "redirecting log output" not in line
+        ]
         return "\n".join(line for line in lines if not line.startswith("HINT:"))
 
     # --- stopping ---------------------------------------------------------------------------------------------------
@@ -332,9 +347,13 @@ class EmbeddedPostgres:
         if result.returncode == 0:
             return
         if "No space left on device" in result.stdout or "Disk quota exceeded" in result.stdout:
-            raise StartError(f"The disk of {self.folder.path} is full: the database needs about 100 MB to begin with.")
+            raise StartError(
+                f"The disk of {self.folder.path} is full: the database needs about 100 MB to begin with."
+            )
         said = "\n".join(result.stdout.splitlines()[-8:])
-        raise StartError(f"PostgreSQL's {program} {exit_sentence(result.returncode)} in {self.folder.path}. It said:\n{said}")
+        raise StartError(
+            f"PostgreSQL's {program} {exit_sentence(result.returncode)} in {self.folder.path}. It said:\n{said}"
+        )
 
 
 class _Patience:

@@ -63,7 +63,9 @@ def _connect(url: str) -> psycopg.Connection:
             time.sleep(0.5)
     major = connection.info.server_version // 10_000
     if major < OLDEST_SERVER:
-        raise ImproperlyConfigured(f"PostgreSQL at {where} is version {major}; Windmill needs {OLDEST_SERVER} or newer.")
+        raise ImproperlyConfigured(
+            f"PostgreSQL at {where} is version {major}; Windmill needs {OLDEST_SERVER} or newer."
+        )
     return connection
 
 

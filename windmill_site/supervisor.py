@@ -12,7 +12,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from windmill_site import static_files
 from windmill_site.child_process import before_exec, exit_sentence
@@ -21,7 +21,9 @@ from windmill_site.data_folder import PROJECT_DIR, DataFolder, StartError
 from windmill_site.embedded_postgres import EmbeddedPostgres
 
 MODES = ("standalone", "server", "worker")
-SERVER_STOP_S = 10.0  # open requests and websockets get this long; the workers' jobs get all the time they need
+SERVER_STOP_S = (
+    10.0  # open requests and websockets get this long; the workers' jobs get all the time they need
+)
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 30.0
 STEADY_S = 60.0  # a child that ran this long starts over with a short backoff
 LOOK_AT_IT_AFTER = 4  # deaths in a row before we say that it will not mend itself
@@ -40,11 +42,19 @@ class Options:
 
 def parse_options(arguments: list[str]) -> Options:
     """Arguments win over the environment. Raises StartError for a wrong variable; argparse exits for a wrong argument."""
-    parser = argparse.ArgumentParser(prog="./windmill up", description="Start everything: database, server, workers.")
-    parser.add_argument("--port", type=int, metavar="N", help="port of the web server (PORT, default 8000; 0: any free one)")
-    parser.add_argument("--host", metavar="ADDR", help="address to listen on (SERVER_BIND_ADDR, default 127.0.0.1)")
+    parser = argparse.ArgumentParser(
+        prog="./windmill up", description="Start everything: database, server, workers."
+    )
+    parser.add_argument(
+        "--port", type=int, metavar="N", help="port of the web server (PORT, default 8000; 0: any free one)"
+    )
+    parser.add_argument(
+        "--host", metavar="ADDR", help="address to listen on (SERVER_BIND_ADDR, default 127.0.0.1)"
+    )
     parser.add_argument("--data", metavar="DIR", help="data folder (DATA_DIR, default .data in the project)")
-    parser.add_argument("--workers", type=int, metavar="N", help="jobs that run at the same time (NUM_WORKERS, default 1)")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="jobs that run at the same time (NUM_WORKERS, default 1)"
+    )
     given = parser.parse_args(arguments)
     mode = os.environ.get("MODE") or "standalone"
     if mode not in MODES:
@@ -60,7 +70,9 @@ def parse_options(arguments: list[str]) -> Options:
         parser.error("--data is empty; expected a folder")
     # The launcher changed into the project's folder; the path means the one its caller was in.
     folder = (
-        DataFolder(Path(os.environ.get("WINDMILL_CWD", "."), given.data)) if given.data else DataFolder.from_environment()
+        DataFolder(Path(os.environ.get("WINDMILL_CWD", "."), given.data))
+        if given.data
+        else DataFolder.from_environment()
     )
     host = given.host or os.environ.get("SERVER_BIND_ADDR") or "127.0.0.1"
     return Options(mode=mode, host=host.strip("[]"), port=port, folder=folder, workers=given.workers)
@@ -91,7 +103,9 @@ def bind(host: str, port: int) -> socket.socket:
         listener.bind(address)
         listener.listen(1024)
     except PermissionError as exc:
-        raise StartError(f"Port {port} is reserved for root; choose one above 1023 with --port N (or PORT).") from exc
+        raise StartError(
+            f"Port {port} is reserved for root; choose one above 1023 with --port N (or PORT)."
+        ) from exc
     except OSError as exc:
         if exc.errno in (98, 48):  # EADDRINUSE on Linux, on BSD and macOS
             raise StartError(
@@ -104,7 +118,9 @@ def bind(host: str, port: int) -> socket.socket:
 class Child:
     """One process that is kept running: its output gets its name in front, its death a sentence and a new start."""
 
-    def __init__(self, name: str, command: list[str], *, console: Console, environment: dict[str, str]) -> None:
+    def __init__(
+        self, name: str, command: list[str], *, console: Console, environment: dict[str, str]
+    ) -> None:
         self.name = name
         self._command = command
         self._console = console
@@ -204,6 +220,7 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._environment: dict[str, str] = {}
+        self._report: dict[str, Any] = {}  # what prepare.py found
 
     # --- start --------------------------------------------------------------------------------------------------------
 
@@ -276,17 +293,17 @@ class Supervisor:
             steps = [self._bring_up_database("wait")]
         else:
             steps = [self._bring_up_database("migrate"), self._collect_static()]
-        tasks = [asyncio.create_task(step) for step in steps]
-        stop = asyncio.create_task(self._stop.wait())
-        everything = asyncio.gather(*tasks)
-        await asyncio.wait([everything, stop], return_when=asyncio.FIRST_COMPLETED)
+        work = asyncio.gather(*steps)
+        stop = asyncio.ensure_future(self._stop.wait())
+        waiting: list[asyncio.Future[Any]] = [work, stop]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
-        if not everything.done():
-            everything.cancel()
+        if not work.done():
+            work.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await everything
+                await work
             return False
-        return all(everything.result())
+        return all(work.result())
 
     async def _bring_up_database(self, how: str) -> bool:
         with self.console.step("Database") as details:
@@ -306,13 +323,17 @@ class Supervisor:
         if static_files.is_collected(root, wanted):
             return True
         with self.console.step("Static files"):
-            if root == self.options.folder.static:  # not where an operator told us to put them: it may hold more
+            if (
+                root == self.options.folder.static
+            ):  # not where an operator told us to put them: it may hold more
                 shutil.rmtree(root, ignore_errors=True)
             code, output = await self._run_once(
                 [sys.executable, "manage.py", "collectstatic", "--noinput", "--verbosity", "0"]
             )
             if code != 0:
-                self.console.error(f"{output}\nStatic files could not be collected into {root} ({exit_sentence(code)}).")
+                self.console.error(
+                    f"{output}\nStatic files could not be collected into {root} ({exit_sentence(code)})."
+                )
                 return False
             static_files.mark_collected(root, wanted)
         return True
@@ -376,7 +397,9 @@ class Supervisor:
     async def _announce(self) -> None:
         say, folder = self.console.say, self.options.folder
         if self.options.mode == "worker":
-            say(f"Worker of Windmill {self._report['version']} started. Ctrl-C stops it when its jobs are finished.")
+            say(
+                f"Worker of Windmill {self._report['version']} started. Ctrl-C stops it when its jobs are finished."
+            )
             return
         with self.console.step("Server"):
             await self._wait_for_server()
@@ -384,7 +407,11 @@ class Supervisor:
         email = self._report["superadmin"]
         if self._report["has_default_password"]:
             password = os.environ.get("SUPERADMIN_PASSWORD", "changeme")
-            account = f"{email} / {password}   (change it after the first sign-in)" if password == "changeme" else email
+            account = (
+                f"{email} / {password}   (change it after the first sign-in)"
+                if password == "changeme"
+                else email
+            )
         else:
             account = email
         say()
@@ -459,7 +486,11 @@ class Supervisor:
 
 def secret_key(folder: DataFolder, *, has_external_database: bool) -> str:
     """The data folder's SECRET_KEY, generated on first use. Raises StartError when it was lost but its database was not."""
-    is_lost = not folder.has_secret("secret-key") and not has_external_database and (folder.postgres / "PG_VERSION").exists()
+    is_lost = (
+        not folder.has_secret("secret-key")
+        and not has_external_database
+        and (folder.postgres / "PG_VERSION").exists()
+    )
     if is_lost:
         raise StartError(
             f"{folder.secrets / 'secret-key'} is missing, but the database in {folder.postgres} holds secrets that were "
@@ -477,10 +508,14 @@ def _write_state(folder: DataFolder, state: dict[str, object]) -> None:
 def _already_running(folder: DataFolder) -> StartError:
     try:
         state = json.loads(folder.supervisor_state.read_text())
-        where = f" at {state['url']} (process {state['pid']}); stop it with Ctrl-C there, or kill {state['pid']}"
+        where = (
+            f" at {state['url']} (process {state['pid']}); stop it with Ctrl-C there, or kill {state['pid']}"
+        )
     except (OSError, ValueError, KeyError):
         where = " (it is just starting)"
-    return StartError(f"Windmill is already running on {folder.path}{where}. Another instance needs another --data DIR.")
+    return StartError(
+        f"Windmill is already running on {folder.path}{where}. Another instance needs another --data DIR."
+    )
 
 
 def _interrupt(*_signal: object) -> NoReturn:
@@ -520,7 +555,11 @@ def up(arguments: list[str]) -> int:
             folder.supervisor_state.unlink(missing_ok=True)
         lock.release()
     if status == 0:
-        console.say("Stopped." if supervisor.stop_requests < 2 else "Stopped at once; unfinished jobs start again later.")
+        console.say(
+            "Stopped."
+            if supervisor.stop_requests < 2
+            else "Stopped at once; unfinished jobs start again later."
+        )
     return status
 
 
