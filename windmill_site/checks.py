@@ -1,4 +1,4 @@
-"""`./windmill check`: what must hold before a commit, each check by name with a one-line verdict. Needs no database."""
+"""`./windmill check`: what must hold before a commit. Each check has a name and a verdict; none needs a database."""
 
 import os
 import subprocess

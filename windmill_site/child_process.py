@@ -46,11 +46,11 @@ def before_exec(
     account: Account | None = None,
     may_pass_closed_folders: bool = False,
 ) -> Callable[[], None]:
-    """A `preexec_fn`: gives up root for `account`, then asks the kernel for `dies_with_us` at our end (Linux).
+    """A `preexec_fn`: gives up root for `account`, and asks the kernel for `dies_with_us` at our end (Linux).
 
     Start such children from the main thread: the kernel watches the thread that forked, not the process.
-    `may_pass_closed_folders` leaves the program, and only it, the right to read through folders that are closed to its
-    account: a checkout under /root works, and nobody's permissions are changed for it.
+    `may_pass_closed_folders` leaves the program, and only it, the right to read through folders that are
+    closed to its account: a checkout under /root works, and nobody's permissions are changed for it.
     """
     parent = os.getpid()
 
@@ -81,7 +81,7 @@ def _become(account: Account, *, keep_read_search: bool) -> None:
 
 
 def closed_folder_above(path: Path, account: Account) -> Path | None:
-    """The first folder on the way to `path` that `account` cannot pass, going by owner and mode; None if there is none."""
+    """The first folder above `path` that `account` cannot pass, going by owner and mode; None: it passes all."""
     for folder in reversed(path.parents):
         info = folder.stat()
         if info.st_uid == account.uid:

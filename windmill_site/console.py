@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Console:
-    """Writes whole lines, so that the children's output and ours do not tear each other. Colour only on a terminal."""
+    """Writes whole lines, so that the children's output and ours do not mix. Colour only on a terminal."""
 
     def __init__(self) -> None:
         self._has_colour = (
@@ -32,7 +32,7 @@ class Console:
 
     @contextmanager
     def step(self, what: str) -> Iterator[list[str]]:
-        """Time a step and print one line when it is done; the block may append details to the list it gets."""
+        """Time a step and print one line at its end; the block may append details to the list it gets."""
         began = time.monotonic()
         details: list[str] = []
         yield details
@@ -48,4 +48,4 @@ class Console:
             sys.stdout.flush()
         except (BrokenPipeError, OSError):
             # Whoever read us is gone (`| head`, a closed terminal). That is no reason to stop serving.
-            sys.stdout = open(os.devnull, "w")
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115

@@ -1,4 +1,4 @@
-"""The data folder: where one instance keeps its embedded PostgreSQL, its generated secrets and its static files.
+"""The data folder: where an instance keeps its embedded PostgreSQL, generated secrets and static files.
 
 postgres/           the database cluster (owned by the account that PostgreSQL runs as)
 run/                its socket (closed to everybody else)
@@ -18,13 +18,14 @@ PROJECT_DIR = Path(__file__).resolve().parent.parent
 
 
 class StartError(Exception):
-    """Something on this machine keeps us from starting; the message tells its owner what, where and what to do."""
+    """Something on this machine keeps us from starting; the message says what, where and what to do."""
 
 
 class Lock:
     """A lock on a file, held while the file is open: the kernel releases it however the holder dies.
 
-    Pass `fileno()` to a child (`pass_fds`) and the child holds the lock too; it is free when the last holder is gone.
+    Pass `fileno()` to a child (`pass_fds`) and the child holds the lock too; it is free when the last holder
+    is gone.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,7 +33,7 @@ class Lock:
         self._fd: int | None = None
 
     def acquire(self, *, wait: bool = False, shared: bool = False) -> bool:
-        """Take the lock (`shared`: beside other shared holders); False when it is taken and `wait` is false."""
+        """Take the lock (`shared`: beside other sharers); False when it is taken and `wait` is false."""
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
@@ -65,7 +66,7 @@ class Lock:
 
 
 class DataFolder:
-    """Paths and secrets of one data folder. Creates the folder on first use; raises StartError when it cannot."""
+    """Paths and secrets of one data folder. Raises StartError when it cannot be read or written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -81,7 +82,7 @@ class DataFolder:
         return cls(Path(os.environ.get("WINDMILL_CWD", "."), named) if named else PROJECT_DIR / ".data")
 
     def create(self) -> None:
-        """Make the folder, closed to other accounts (root's lets PostgreSQL's account pass through, not list)."""
+        """Make the folder, closed to other accounts (root's lets PostgreSQL's account pass, not list)."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if self.path.stat().st_uid == os.geteuid():
@@ -92,7 +93,8 @@ class DataFolder:
             probe.unlink()
         except OSError as exc:
             raise StartError(
-                f"The data folder {self.path} cannot be written: {exc.strerror}. Choose another with --data DIR "
+                f"The data folder {self.path} cannot be written: {exc.strerror}. Choose another with --data "
+                f"DIR "
                 "(or DATA_DIR), or make room or permissions for it."
             ) from exc
 

@@ -1,7 +1,8 @@
-"""The embedded PostgreSQL: a real server out of a Python package, in the data folder, for this instance alone.
+"""The embedded PostgreSQL: a real server out of a Python package, in the data folder, for one instance.
 
-It listens on a socket in a closed folder and asks everybody for a password: jobs run on the same machine and may run as
-the same account. Its processes hold a lock on the data folder, so whether it runs is never a guess from a process id.
+It listens on a socket in a closed folder and asks everybody for a password: jobs run on the same machine and
+may run as the same account. Its processes hold a lock on the data folder, so whether it runs is never a guess
+from a process id.
 """
 
 import os
@@ -60,13 +61,13 @@ class EmbeddedPostgres:
         self._users = folder.lock("postgres-users")
         self._is_user = False
 
-    # --- for everybody ------------------------------------------------------------------------------------------------
+    # --- for everybody -------------------------------------------------------------------------------------
 
     def start(self, *, dies_with_us: bool = False, say: Callable[[str], None] = lambda line: None) -> bool:
         """Have the server running and ready; True when we started it, False when it already ran.
 
-        `dies_with_us`: a server that we start shuts down when this process is killed (Linux; call from the main thread).
-        `say` gets a line when something takes long. Raises StartError.
+        `dies_with_us`: a server that we start shuts down when this process is killed (Linux; call from the
+        main thread). `say` gets a line when something takes long. Raises StartError.
         """
         self.folder.create()
         with self.folder.lock("postgres-start"):
@@ -120,7 +121,7 @@ class EmbeddedPostgres:
         lines = self._pid_file()
         return int(lines[0]) if lines and self.is_running() else None
 
-    # --- starting ---------------------------------------------------------------------------------------------------
+    # --- starting ------------------------------------------------------------------------------------------
 
     def _have_running(self, *, dies_with_us: bool, say: Callable[[str], None]) -> bool:
         server_lock = self.folder.lock("postgres-server")
@@ -128,7 +129,8 @@ class EmbeddedPostgres:
         while not server_lock.acquire():
             if self._status() == "ready":
                 return False
-            # Starting (its starter was killed) or stopping. A dead server's helpers let go within moments, too.
+            # Starting (its starter was killed) or stopping. A dead server's helpers let go within moments,
+            # too.
             waits.a_moment(
                 "Waiting for the PostgreSQL that runs on this data folder to finish starting or stopping"
             )
@@ -152,7 +154,7 @@ class EmbeddedPostgres:
         return True
 
     def _check_reachable(self, account: Account | None) -> bool:
-        """As root: make sure that PostgreSQL's account gets to its files; True when it needs a capability for that."""
+        """As root: see that PostgreSQL's account gets to its files; True when it needs a capability for it."""
         if account is None:
             return False
         binaries = _binaries()
@@ -166,8 +168,8 @@ class EmbeddedPostgres:
         if not has_read_search():
             raise StartError(
                 f"PostgreSQL does not run as root, and {closed} is closed to the account that it runs as. "
-                f"Open that folder for passing through (chmod o+x {closed}), or move the project and the data folder "
-                "to a place such as /opt/windmill, or start Windmill as an ordinary user."
+                f"Open that folder for passing through (chmod o+x {closed}), or move the project and "
+                "the data folder to a place such as /opt/windmill, or start Windmill as an ordinary user."
             )
         return True
 
@@ -185,7 +187,8 @@ class EmbeddedPostgres:
         draft.mkdir(mode=0o700)
         if account is not None:
             os.chown(draft, account.uid, account.gid)
-        # The built-in locale sorts the same on every system and after every upgrade of it: no index goes stale.
+        # The built-in locale sorts the same on every system and after every upgrade of it: no index goes
+        # stale.
         locale = ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         # trust matters to nobody: no server runs on these files before pg_hba.conf is replaced.
         arguments = ["-D", str(draft), "-U", ADMIN_ROLE, "--auth=trust", *locale]
@@ -214,13 +217,14 @@ class EmbeddedPostgres:
         version = (self.cluster / "PG_VERSION").read_text().strip()
         if version != MAJOR_VERSION:
             raise StartError(
-                f"{self.cluster} was written by PostgreSQL {version}; this release brings PostgreSQL {MAJOR_VERSION}, "
-                "which cannot read it. Move the data with the old release (pg_dumpall) or pg_upgrade, or choose another "
-                "folder with --data."
+                f"{self.cluster} was written by PostgreSQL {version}; this release brings {MAJOR_VERSION}, which "
+                "cannot read it. Move the data with the old release (pg_dumpall) or with pg_upgrade, or choose "
+                "another folder with --data."
             )
 
     def _launch(self, account: Account | None, may_pass: bool, lock_fd: int, dies_with_us: bool) -> None:
-        # Nobody holds the server's lock, so nobody runs on these files, whatever process bears that number now.
+        # Nobody holds the server's lock, so nobody runs on these files, whatever process bears that number
+        # now.
         (self.cluster / "postmaster.pid").unlink(missing_ok=True)
         socket_folder = self._make_socket_folder(account)
         config = postgres_settings.render(socket_folder=socket_folder, durable=self.durable)
@@ -249,7 +253,8 @@ class EmbeddedPostgres:
     def _make_socket_folder(self, account: Account | None) -> Path:
         folder = self.folder.path / "run"
         if len(os.fsencode(folder / _SOCKET_NAME)) > _LONGEST_SOCKET_PATH or "," in str(folder):
-            # Too long for a socket (or taken for a list). mkdtemp's name cannot be guessed, let alone squatted on.
+            # Too long for a socket (or taken for a list). mkdtemp's name cannot be guessed, let alone
+            # squatted on.
             folder = Path(tempfile.mkdtemp(prefix="windmill-postgres-", dir="/tmp"))
         else:
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -270,9 +275,12 @@ class EmbeddedPostgres:
     def _why_it_ended(self, code: int) -> str:
         text = self._last_words()
         if "No space left on device" in text or "Disk quota exceeded" in text:
-            return f"PostgreSQL cannot start: the disk of {self.cluster} is full. Make room and start again; no data is lost."
+            return (
+                f"PostgreSQL cannot start: the disk of {self.cluster} is full. "
+                "Make room and start again; no data is lost."
+            )
         if "Permission denied" in text or "has wrong ownership" in text or "invalid permissions" in text:
-            hint = f"Its files in {self.cluster} must belong to one account, which starts Windmill (or, for root, any other)"
+            hint = f"All of {self.cluster} must belong to one account: the one that starts Windmill, unless root does"
         else:
             hint = f"Its log is in {self.cluster / 'log'}"
         return f"PostgreSQL {exit_sentence(code)} while starting. {hint}. It said:\n{text}"
@@ -287,7 +295,7 @@ class EmbeddedPostgres:
         ]
         return "\n".join(line for line in lines if not line.startswith("HINT:"))
 
-    # --- stopping ---------------------------------------------------------------------------------------------------
+    # --- stopping ------------------------------------------------------------------------------------------
 
     def _shut_down(self, *, immediately: bool) -> None:
         lines = self._pid_file()
@@ -307,7 +315,7 @@ class EmbeddedPostgres:
             shutil.rmtree(lines[4], ignore_errors=True)
         self._process = None
 
-    # --- the server's own notes -----------------------------------------------------------------------------------------
+    # --- the server's own notes ----------------------------------------------------------------------------
 
     @property
     def _start_log(self) -> Path:
@@ -352,7 +360,8 @@ class EmbeddedPostgres:
             )
         said = "\n".join(result.stdout.splitlines()[-8:])
         raise StartError(
-            f"PostgreSQL's {program} {exit_sentence(result.returncode)} in {self.folder.path}. It said:\n{said}"
+            f"PostgreSQL's {program} {exit_sentence(result.returncode)} in {self.folder.path}. "
+            f"It said:\n{said}"
         )
 
 

@@ -14,7 +14,7 @@ ACCOUNT_NAME = "windmill-db"
 
 
 def postgres_account(cluster: Path) -> Account | None:
-    """None: run as who we are. As root: the owner of the existing cluster, else `windmill-db`, created when missing.
+    """None: run as who we are. As root: the owner of the cluster, else `windmill-db`, created when missing.
 
     The owner comes first because a data folder may have moved here from a machine with other numbers.
     """
@@ -52,7 +52,9 @@ def _create() -> pwd.struct_passwd:
     entry = _look_up()
     if entry is None:
         raise StartError(
-            f"PostgreSQL does not run as root, and its account {ACCOUNT_NAME} could not be created ({output}). "
-            "Start Windmill as an ordinary user, create that account, or set DATABASE_URL to use a server of yours."
+            f"PostgreSQL does not run as root, and its account {ACCOUNT_NAME} could not be created "
+            f"({output}). "
+            "Start Windmill as an ordinary user, create that account, or set DATABASE_URL to use a server of "
+            "yours."
         )
     return entry

@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
-# For one instance on one machine: a busy queue of short statements, small rows, and memory shared with the jobs.
+# For one instance on one machine: a busy queue of short statements, small rows, and memory shared with the
+# jobs.
 COMMON = {
     # Who gets in: the socket only, with a password. Jobs run on this machine, so no port may be open to them.
     "listen_addresses": "",
     "password_encryption": "scram-sha-256",
     "unix_socket_permissions": "0700",
-    # 50 connections for the server's pool, a few for each worker process, a listener for each, and room for operators.
+    # 50 connections for the server's pool, a few for each worker process, a listener for each, and room for
+    # operators.
     "max_connections": "200",
     # Memory. Pages are touched as they are needed: an idle instance stays far below this figure.
     "shared_buffers": "128MB",
@@ -37,8 +39,8 @@ COMMON = {
     "idle_in_transaction_session_timeout": "10min",
     "timezone": "UTC",
     "log_timezone": "UTC",
-    # A file a weekday in postgres/log, replaced after a week. Terse, and without statements or row values: those
-    # hold arguments, results and secrets.
+    # A file a weekday in postgres/log, replaced after a week. Terse, and without statements or row values:
+    # those hold arguments, results and secrets.
     "logging_collector": "on",
     "log_directory": "log",
     "log_filename": "postgresql-%a.log",
@@ -82,7 +84,8 @@ def render(*, socket_folder: Path, durable: bool) -> str:
     lines = [f"{name} = '{_quoted(value)}'" for name, value in values.items()]
     return "\n".join(
         [
-            "# Written at each start (windmill_site/postgres_settings.py); your own values go to postgresql.local.conf.",
+            "# Written at each start (windmill_site/postgres_settings.py); your own values go to "
+            "postgresql.local.conf.",
             *lines,
             "include_if_exists 'postgresql.local.conf'",
             "",

@@ -1,4 +1,4 @@
-"""Bring the database up to date before anything serves or works: `python -m windmill_site.prepare migrate|wait`.
+"""Bring the database up to date before anything uses it: `python -m windmill_site.prepare migrate|wait`.
 
 One process for what would be three manage.py calls: importing Django costs more than the work itself.
 Progress goes to stderr; the last line of stdout is a JSON object for the supervisor.
@@ -54,7 +54,7 @@ def _connect(url: str) -> psycopg.Connection:
         except psycopg.OperationalError as exc:
             reason = str(exc).strip().splitlines()[-1]
             # A wrong password or a missing database does not mend itself; a server that is not there yet may.
-            hopeless = "authentication failed" in reason or "does not exist" in reason and "role" in reason
+            hopeless = "authentication failed" in reason or ("role" in reason and "does not exist" in reason)
             if hopeless or time.monotonic() > deadline:
                 raise ImproperlyConfigured(f"PostgreSQL at {where} does not let us in: {reason}") from exc
             if not announced:

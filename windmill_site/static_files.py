@@ -10,7 +10,7 @@ _STAMP = ".collected-from"
 
 
 def fingerprint() -> str:
-    """Names, sizes and times of our static files, and the pinned packages (the admin's files come from one)."""
+    """Names, sizes and times of our static files, and the pinned packages (some bring files)."""
     digest = hashlib.sha256((PROJECT_DIR / "requirements.txt").read_bytes())
     digest.update((PROJECT_DIR / "windmill_site" / "storage.py").read_bytes())
     for folder, subfolders, names in os.walk(PROJECT_DIR / "static"):

@@ -1,4 +1,4 @@
-"""`./windmill up`: the database, the server and the workers of one instance, started, watched and stopped together."""
+"""`./windmill up`: database, server and workers of one instance, started, watched and stopped together."""
 
 import argparse
 import asyncio
@@ -41,7 +41,7 @@ class Options:
 
 
 def parse_options(arguments: list[str]) -> Options:
-    """Arguments win over the environment. Raises StartError for a wrong variable; argparse exits for a wrong argument."""
+    """Arguments win over the environment. Raises StartError for a wrong variable, SystemExit for an argument."""
     parser = argparse.ArgumentParser(
         prog="./windmill up", description="Start everything: database, server, workers."
     )
@@ -87,7 +87,7 @@ def _whole_number(name: str, default: int) -> int:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """The server's listening socket, taken before anything heavy starts and kept across restarts of the server.
+    """The server's listening socket, taken before anything heavy starts, kept when the server restarts.
 
     Raises StartError when the port is taken or the address is not ours.
     """
@@ -116,7 +116,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Child:
-    """One process that is kept running: its output gets its name in front, its death a sentence and a new start."""
+    """A process that is kept running: its output gets its name in front, its death a sentence and a new start."""
 
     def __init__(
         self, name: str, command: list[str], *, console: Console, environment: dict[str, str]
@@ -172,7 +172,8 @@ class Child:
             self.send(signal.SIGTERM)
         output = asyncio.create_task(self._copy_output(self._process))
         code = await self._process.wait()
-        # What it left in the pipe belongs before the sentence about its end; a grandchild may hold the pipe open.
+        # What it left in the pipe belongs before the sentence about its end; a grandchild may hold the pipe
+        # open.
         await asyncio.wait([output], timeout=1.0)
         output.cancel()
         return code
@@ -222,10 +223,10 @@ class Supervisor:
         self._environment: dict[str, str] = {}
         self._report: dict[str, Any] = {}  # what prepare.py found
 
-    # --- start --------------------------------------------------------------------------------------------------------
+    # --- start ---------------------------------------------------------------------------------------------
 
     def start_database(self) -> None:
-        """Bind the port, start PostgreSQL, settle the environment of all children. In the main thread, before the loop."""
+        """Bind the port, start PostgreSQL, settle the children's environment. In the main thread, before the loop."""
         folder, options = self.options.folder, self.options
         environment = dict(os.environ)
         environment.pop("WINDMILL_CWD", None)
@@ -244,8 +245,8 @@ class Supervisor:
             environment["SECRET_KEY"] = secret_key(folder, has_external_database=is_external)
             if is_external:
                 self.console.say(
-                    f"  SECRET_KEY is not set; using the one in {folder.secrets}. Servers and workers on other hosts "
-                    "need the same value: set SECRET_KEY everywhere."
+                    f"  SECRET_KEY is not set; using the one in {folder.secrets}. Servers and workers on "
+                    "other hosts need the same value: set SECRET_KEY everywhere."
                 )
         if not is_external:
             with self.console.step("PostgreSQL") as details:
@@ -376,7 +377,8 @@ class Supervisor:
         if self._environment.get("TRUST_PROXY_HEADERS", "").lower() in ("1", "true", "yes", "on"):
             command.append("--proxy-headers")
         if listener.family == socket.AF_INET:
-            # Our socket, not a port: connections that arrive while the server restarts wait instead of failing.
+            # Our socket, not a port: connections that arrive while the server restarts wait instead of
+            # failing.
             command += ["--fd", str(listener.fileno())]
         else:
             # daphne adopts IPv4 sockets only.
@@ -385,7 +387,7 @@ class Supervisor:
             command += ["-b", host, "-p", str(port)]
         return [*command, "windmill_site.asgi:application"]
 
-    # --- while it runs -----------------------------------------------------------------------------------------------
+    # --- while it runs -------------------------------------------------------------------------------------
 
     @property
     def url(self) -> str:
@@ -398,7 +400,8 @@ class Supervisor:
         say, folder = self.console.say, self.options.folder
         if self.options.mode == "worker":
             say(
-                f"Worker of Windmill {self._report['version']} started. Ctrl-C stops it when its jobs are finished."
+                f"Worker of Windmill {self._report['version']} started. "
+                "Ctrl-C stops it when its jobs are finished."
             )
             return
         with self.console.step("Server"):
@@ -424,7 +427,12 @@ class Supervisor:
 
     async def _wait_for_server(self) -> None:
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.options.host, self.options.host)
-        request = f"GET /api/version HTTP/1.1\r\nHost: localhost:{self._environment['PORT']}\r\nConnection: close\r\n\r\n"
+        lines = (
+            "GET /api/version HTTP/1.1",
+            f"Host: localhost:{self._environment['PORT']}",
+            "Connection: close",
+        )
+        request = "\r\n".join(lines) + "\r\n\r\n"
         while True:
             with contextlib.suppress(OSError, TimeoutError):
                 reader, writer = await asyncio.open_connection(host, int(self._environment["PORT"]))
@@ -454,7 +462,7 @@ class Supervisor:
                 await asyncio.sleep(backoff_s)
                 backoff_s = min(backoff_s * 2, LONGEST_BACKOFF_S)
 
-    # --- stop ---------------------------------------------------------------------------------------------------------
+    # --- stop ----------------------------------------------------------------------------------------------
 
     async def _drain(self) -> None:
         """Workers first: their jobs may still call the server, and both need the database."""
@@ -485,7 +493,7 @@ class Supervisor:
 
 
 def secret_key(folder: DataFolder, *, has_external_database: bool) -> str:
-    """The data folder's SECRET_KEY, generated on first use. Raises StartError when it was lost but its database was not."""
+    """The data folder's SECRET_KEY, made on first use. Raises StartError when it was lost, its database not."""
     is_lost = (
         not folder.has_secret("secret-key")
         and not has_external_database
@@ -493,8 +501,8 @@ def secret_key(folder: DataFolder, *, has_external_database: bool) -> str:
     )
     if is_lost:
         raise StartError(
-            f"{folder.secrets / 'secret-key'} is missing, but the database in {folder.postgres} holds secrets that were "
-            "encrypted with it. Restore that file from a backup, or set SECRET_KEY to its value."
+            f"{folder.secrets / 'secret-key'} is missing, but the database in {folder.postgres} holds "
+            "secrets that were encrypted with it. Restore that file from a backup, or set SECRET_KEY to its value."
         )
     return folder.secret("secret-key", byte_count=48)
 

@@ -1,4 +1,4 @@
-"""The launcher's other verbs: manage, seed, test, check, bench. Each gets the database it needs for as long as it runs."""
+"""The launcher's other verbs: manage, seed, test, check, bench. Each gets the database it needs while it runs."""
 
 import os
 import shutil
@@ -48,7 +48,7 @@ def test(arguments: list[str]) -> int:
 
 
 def bench(arguments: list[str]) -> int:
-    """A benchmark, on a PostgreSQL of its own that is as durable as a real one (or on DATABASE_URL_FOR_BENCH)."""
+    """A benchmark, on a PostgreSQL of its own, durable as a real one (or on DATABASE_URL_FOR_BENCH)."""
     with scratch_environment("DATABASE_URL_FOR_BENCH", durable=True) as environment:
         return run([sys.executable, "-m", "bench", *arguments], environment)
 
@@ -65,7 +65,7 @@ VERBS = {"manage": manage, "seed": seed, "test": test, "check": check, "bench": 
 
 @contextmanager
 def instance_environment() -> Iterator[dict[str, str]]:
-    """Environment for commands on the instance: its own DATABASE_URL and SECRET_KEY, or those of the data folder.
+    """Environment for commands on the instance: the given DATABASE_URL and SECRET_KEY, or the data folder's.
 
     The embedded server is started when it does not run, and stopped when nobody else uses it.
     """
@@ -89,7 +89,7 @@ def instance_environment() -> Iterator[dict[str, str]]:
 
 @contextmanager
 def scratch_environment(url_variable: str, *, durable: bool) -> Iterator[dict[str, str]]:
-    """Environment with a database and a data folder that exist only inside the block; the URL is a superuser's."""
+    """Environment with a database and a data folder that exist only in the block; the URL is a superuser's."""
     # What is set for a real instance must neither change the outcome nor be touched.
     theirs = ("DATABASE_", "SUPERADMIN_", "SECRET_KEY", "MODE", "PORT", "WORKER_", "STATIC_ROOT", "BASE_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
@@ -118,8 +118,8 @@ def run(
 ) -> int:
     """Run a command to its end and answer its exit status, 128 + n for signal n.
 
-    Ctrl-C reaches it from the terminal by itself; a SIGTERM that we get is passed on. Either way we outlive it, to
-    clean up after it.
+    Ctrl-C reaches it from the terminal by itself; a SIGTERM that we get is passed on. Either way we outlive
+    it, to clean up after it.
     """
     environment = {name: value for name, value in environment.items() if name != "WINDMILL_CWD"}
     process: subprocess.Popen[bytes] | None = None
