@@ -1,8 +1,12 @@
 """The audit log: who did what. One function writes it, in the transaction of the deed itself."""
 
+from datetime import datetime
 from typing import Any
 
+from django.db.models import QuerySet
+
 from workspaces.access import Caller, Identity
+from workspaces.errors import NotFound
 from workspaces.models import ActionKind, AuditEntry
 
 INSTANCE = "admins"  # entries of no workspace are kept under the admins workspace, as in Windmill
@@ -29,3 +33,70 @@ def record(
         parameters=parameters,
         span=str(identity.job_id) if identity.job_id else None,
     )
+
+
+# How clients read the kind of an entry, and how they ask for it.
+_SHOWN_KIND = {"create": "Created", "update": "Updated", "delete": "Delete", "execute": "Execute"}
+
+
+def list_entries(
+    caller: Caller,
+    *,
+    before: datetime | None = None,
+    after: datetime | None = None,
+    username: str | None = None,
+    operation: str | None = None,
+    operations: list[str] | None = None,
+    exclude_operations: list[str] | None = None,
+    resource: str | None = None,
+    action_kind: ActionKind | None = None,
+    before_id: int | None = None,
+    all_workspaces: bool = False,
+) -> QuerySet[AuditEntry]:
+    """Entries of the workspace, newest first; only one's own unless admin. `operation` matches as a prefix.
+
+    `all_workspaces` is for superadmins. Raises PermissionDenied.
+    """
+    rows = AuditEntry.objects.order_by("-id")
+    if all_workspaces:
+        caller.identity.require_super_admin()
+    else:
+        rows = rows.filter(workspace_id=caller.workspace_id)
+    if not caller.is_admin:
+        rows = rows.filter(email=caller.email)
+    conditions: dict[str, Any] = {
+        "timestamp__lt": before,
+        "timestamp__gt": after,
+        "username": username,
+        "operation__startswith": operation,
+        "operation__in": operations,
+        "resource": resource,
+        "action_kind": action_kind,
+        "id__lt": before_id,
+    }
+    rows = rows.filter(**{name: value for name, value in conditions.items() if value is not None})
+    return rows.exclude(operation__in=exclude_operations) if exclude_operations else rows
+
+
+def get_entry(caller: Caller, entry_id: int) -> AuditEntry:
+    """One entry by id. Raises NotFound, also for those the caller may not see."""
+    entry = list_entries(caller).filter(pk=entry_id).first()
+    if entry is None:
+        raise NotFound(f"audit entry {entry_id} does not exist in workspace {caller.workspace_id}, or is not yours")
+    return entry
+
+
+def entry_shape(entry: AuditEntry) -> dict[str, Any]:
+    """AuditLog of the API."""
+    return {
+        "workspace_id": entry.workspace_id,
+        "id": entry.pk,
+        "timestamp": entry.timestamp,
+        "username": entry.username,
+        "email": entry.email,
+        "operation": entry.operation,
+        "action_kind": _SHOWN_KIND[entry.action_kind],
+        "resource": entry.resource,
+        "parameters": entry.parameters,
+        "span": entry.span,
+    }

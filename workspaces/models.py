@@ -321,6 +321,12 @@ class AuditEntry(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["workspace_id", "-id"], name="audit_workspace_idx"),
             models.Index(fields=["timestamp"], name="audit_timestamp_idx"),
+            # Counted at every sign-in (workspaces.sign_in_limits), between millions of job entries.
+            models.Index(
+                fields=["timestamp"],
+                name="audit_login_failure_idx",
+                condition=models.Q(operation="users.login_failure"),
+            ),
         ]
 
     def __str__(self) -> str:

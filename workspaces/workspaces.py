@@ -5,11 +5,12 @@ from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
 from workspaces import audit
-from workspaces.access import Caller, Identity
+from workspaces.access import Caller, Identity, Right, enter_workspace, folder_right, workspaces_of
 from workspaces.errors import BadRequest, Conflict, NotFound
-from workspaces.models import Account, ActionKind, Group, Member, Workspace
+from workspaces.models import Account, ActionKind, Folder, Group, GroupMember, Member, Workspace
 from workspaces.names import check_email, check_username, check_workspace_id
 
 # `all` holds every member without rows; the others exist from the start (reference/governance.md section 3).
@@ -48,7 +49,8 @@ def create_workspace(by: Identity, *, id: str, name: str, username: str | None =
     try:
         with transaction.atomic():
             workspace = Workspace.objects.create(pk=id, name=name, owner=by.email, color=color)
-            Member.objects.create(workspace=workspace, username=username, email=by.email, is_admin=True)
+            if by.account is not None:  # the superadmin secret is nobody who could be a member
+                Member.objects.create(workspace=workspace, username=username, email=by.email, is_admin=True)
             add_default_groups(workspace)
             audit.record(by, "workspaces.create", ActionKind.CREATE, resource=id, workspace_id=id, parameters={"name": name})
     except IntegrityError as exc:
@@ -163,13 +165,148 @@ def _check_roles(is_admin: bool, operator: bool) -> None:
         raise BadRequest("a member is either admin or operator, not both")
 
 
+def leave_workspace(caller: Caller) -> None:
+    """End one's own membership. BadRequest for the last admin and for superadmins who are no members."""
+    if caller.member is None or caller.identity.is_job:
+        raise BadRequest(f"you are not a member of workspace {caller.workspace_id}")
+    with transaction.atomic():
+        member = _locked_member(caller, caller.username)
+        if member.is_admin:
+            _require_another_admin(caller, member)
+        member.delete()
+        audit.record(caller, "users.leave_workspace", ActionKind.DELETE, resource=caller.email)
+
+
+def rename_workspace(caller: Caller, *, name: str) -> None:
+    """Change the name people see; the id stays. Admins only."""
+    caller.require_admin()
+    _change_workspace(caller, "workspaces.update", name=check_display_name(name))
+
+
+def recolor_workspace(caller: Caller, *, color: str | None) -> None:
+    """Change the colour that marks the workspace; None for none. Admins only."""
+    caller.require_admin()
+    _change_workspace(caller, "workspaces.update", color=check_color(color))
+
+
+def _change_workspace(caller: Caller, operation: str, **changes: Any) -> None:
+    with transaction.atomic():
+        Workspace.objects.filter(pk=caller.workspace_id).update(**changes)
+        audit.record(caller, operation, ActionKind.UPDATE, resource=caller.workspace_id, parameters=changes)
+
+
+def workspace_exists(workspace_id: str) -> bool:
+    """Is the id taken? Archived workspaces keep theirs."""
+    return Workspace.objects.filter(pk=workspace_id).exists()
+
+
+def username_exists(identity: Identity, *, workspace_id: str, username: str) -> bool:
+    """Is the username taken in a workspace? Raises NotFound for workspaces that the caller cannot enter."""
+    caller = enter_workspace(identity, workspace_id)
+    return Member.objects.filter(workspace=caller.workspace, username=username).exists()
+
+
+def list_workspaces(identity: Identity) -> QuerySet[Workspace]:
+    """The live workspaces that the caller is a member of; for the superadmin secret, which is no member, all."""
+    rows = workspaces_of(identity)
+    if identity.account is None:
+        return rows
+    members = Member.objects.filter(email=identity.email, disabled=False)
+    return rows.filter(pk__in=members.values("workspace_id"))
+
+
+def list_all_workspaces(identity: Identity) -> QuerySet[Workspace]:
+    """Every workspace of the instance, archived ones too. Superadmins only."""
+    identity.require_super_admin()
+    identity.require_global()
+    return Workspace.objects.order_by("id")
+
+
+def workspace_shape(workspace: Workspace) -> dict[str, Any]:
+    """Workspace of the API."""
+    return {
+        "id": workspace.id,
+        "name": workspace.name,
+        "owner": workspace.owner,
+        "deleted": workspace.deleted,
+        "color": workspace.color,
+        **({"parent_workspace_id": workspace.parent_workspace_id} if workspace.parent_workspace_id else {}),
+    }
+
+
+def memberships_shape(identity: Identity) -> dict[str, Any]:
+    """UserWorkspaceList of the API: where the caller is a member, and as whom."""
+    rows = Member.objects.filter(email=identity.email, workspace__deleted=False)
+    if identity.workspace_id is not None:
+        rows = rows.filter(workspace_id=identity.workspace_id)
+    return {
+        "email": identity.email,
+        "workspaces": [
+            {
+                "id": member.workspace_id,
+                "name": member.workspace.name,
+                "username": member.username,
+                "color": member.workspace.color,
+                "operator_settings": None,
+                "parent_workspace_id": member.workspace.parent_workspace_id,
+                "is_dev_workspace": False,
+                "created_by": member.workspace.owner,
+                "disabled": member.disabled,
+            }
+            for member in rows.select_related("workspace").order_by("workspace_id")
+        ],
+    }
+
+
+def get_member(caller: Caller, username: str) -> Member:
+    """A member of the workspace. Raises NotFound."""
+    member = Member.objects.filter(workspace=caller.workspace, username=username).first()
+    if member is None:
+        raise NotFound(f"user {username[:60]} is not a member of workspace {caller.workspace_id}")
+    return member
+
+
+def list_members(caller: Caller) -> QuerySet[Member]:
+    """The members of the workspace by username, disabled ones too."""
+    return Member.objects.filter(workspace=caller.workspace).order_by("username")
+
+
+def member_shapes(caller: Caller, members: list[Member]) -> list[dict[str, Any]]:
+    """Users of the API, with their groups and folders; four queries however many members."""
+    accounts = Account.objects.in_bulk([member.email for member in members])
+    groups: dict[int, set[str]] = {member.pk: {"all"} for member in members}
+    for member_id, name in GroupMember.objects.filter(member__in=members).values_list("member_id", "group__name"):
+        groups[member_id].add(name)
+    folders = list(Folder.objects.filter(workspace=caller.workspace))
+    return [_member_shape(member, accounts.get(member.email), groups[member.pk], folders) for member in members]
+
+
 def member_detail(member: Member, caller: Caller) -> dict[str, Any]:
-    """User of reference/governance.md section 2, for `caller`'s own or another member's row."""
-    account = Account.objects.filter(pk=member.email).values("name", "super_admin").first()
-    own = Caller(
-        identity=Identity(email=member.email, super_admin=bool(account and account["super_admin"])), workspace=caller.workspace, member=member
-    )
-    return user_shape(own, name=account["name"] if account else None)
+    """User of the API, for one member."""
+    return member_shapes(caller, [member])[0]
+
+
+def _member_shape(
+    member: Member, account: Account | None, groups: set[str], folders: list[Folder]
+) -> dict[str, Any]:
+    is_super_admin = account is not None and account.super_admin
+    is_admin = member.is_admin or is_super_admin
+    principals = (f"u/{member.username}", *(f"g/{name}" for name in groups))
+    rights = {folder.name: folder_right(folder, is_admin=is_admin, principals=principals) for folder in folders}
+    return {
+        "email": member.email,
+        "username": member.username,
+        "is_admin": is_admin,
+        "name": account.name if account else None,
+        "is_super_admin": is_super_admin,
+        "created_at": member.created_at,
+        "operator": member.operator and not is_admin,
+        "disabled": member.disabled,
+        "groups": sorted(groups),
+        "folders": sorted(name for name, right in rights.items() if right >= Right.WRITE),
+        "folders_read": sorted(name for name, right in rights.items() if right >= Right.READ),
+        "folders_owners": sorted(name for name, right in rights.items() if right >= Right.OWN),
+    }
 
 
 def user_shape(caller: Caller, *, name: str | None) -> dict[str, Any]:
