@@ -128,6 +128,7 @@ class Logs extends HTMLElement {
   #press(name, on) { this.querySelector(`[data-do="${name}"]`)?.setAttribute("aria-pressed", on); }
 
   #connection(state, code) {
+    if (this.#done) return;
     this.#state.textContent = state === "reconnecting" ? "Reconnecting…"
       : state === "refused" ? (code === 4401 ? "Signed out: reload to sign in" : "This log is not available to you") : "";
     this.#blank();

@@ -5,6 +5,7 @@ Same origin and same Content-Security-Policy as the product, so that what the po
 
 import asyncio
 import json
+import logging
 import mimetypes
 import threading
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 import django
 from django.conf import settings
 from django.template import Context, Engine
-from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.asyncio.server import ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
@@ -213,24 +214,23 @@ def running_gallery() -> Iterator[Gallery]:
     if not settings.configured:
         settings.configure(STATIC_URL="/static/", USE_TZ=True)
         django.setup()
+    logging.getLogger("websockets").setLevel(logging.WARNING)
     gallery = Gallery()
-    ready: threading.Event = threading.Event()
+    ready, stop = threading.Event(), asyncio.Event()
 
-    async def main() -> Server:
-        server = await serve(gallery.follow, "127.0.0.1", 0, process_request=gallery.answer)
-        port = next(iter(server.sockets)).getsockname()[1]
-        gallery.url = f"http://127.0.0.1:{port}"
-        ready.set()
-        return server
+    async def main() -> None:
+        async with serve(
+            gallery.follow, "127.0.0.1", 0, process_request=gallery.answer, close_timeout=1
+        ) as server:
+            port = next(iter(server.sockets)).getsockname()[1]
+            gallery.url = f"http://127.0.0.1:{port}"
+            ready.set()
+            await stop.wait()
 
-    def run() -> None:
-        asyncio.set_event_loop(gallery._loop)
-        gallery._loop.create_task(main())
-        gallery._loop.run_forever()
-
-    thread = threading.Thread(target=run, daemon=True)
+    thread = threading.Thread(target=lambda: gallery._loop.run_until_complete(main()), daemon=True)
     thread.start()
     ready.wait(5)
     yield gallery
-    gallery._loop.call_soon_threadsafe(gallery._loop.stop)
+    gallery._loop.call_soon_threadsafe(stop.set)
     thread.join(5)
+    gallery._loop.close()
