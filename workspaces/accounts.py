@@ -157,6 +157,24 @@ def update_account(
         audit.record(by, "users.update", ActionKind.UPDATE, resource=email, parameters={"changes": changes})
 
 
+def rename(by: Identity, *, name: str) -> None:
+    """Change one's own name as people see it; empty for none. BadRequest."""
+    _check_texts(name, None)
+    with transaction.atomic():
+        Account.objects.filter(pk=by.email).update(name=name or None)
+        audit.record(by, "users.update", ActionKind.UPDATE, resource=by.email, parameters={"changes": {"name": name}})
+
+
+def rename(by: Identity, *, name: str) -> None:
+    """Change how one's own account is called; "" forgets the name. BadRequest."""
+    if by.account is None:
+        raise BadRequest("this identity has no account, so it has no name to change")
+    _check_texts(name, None)
+    with transaction.atomic():
+        Account.objects.filter(pk=by.email).update(name=name.strip() or None)
+        audit.record(by, "users.update", ActionKind.UPDATE, resource=by.email, parameters={"changes": {"name": name}})
+
+
 def delete_account(by: Identity, email: str) -> None:
     """Delete an account, its tokens and its memberships; what it made stays (superadmin only). BadRequest, NotFound."""
     by.require_super_admin()

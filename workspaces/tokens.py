@@ -23,7 +23,6 @@ from workspaces.scopes import check_scopes
 TOKEN_LENGTH = 32  # characters (reference/governance.md section 4)
 PREFIX_LENGTH = 10
 SESSION = "session"  # label of the tokens behind sign-ins
-SESSION_LABEL = "session"  # tokens behind browser sign-ins
 _ALPHABET = string.ascii_letters + string.digits
 # last_used_at is for people: writing it at every request would make each read a write.
 _LAST_USED_EVERY = timedelta(minutes=1)
@@ -212,13 +211,8 @@ def create_session(account: Account) -> str:
     """The token behind a browser sign-in: expires after SESSION_DAYS, label `session`."""
     identity = Identity(email=account.email, super_admin=account.super_admin, account=account)
     return create_token(
-        identity, label=SESSION_LABEL, expiration=timezone.now() + timedelta(days=settings.SESSION_DAYS)
+        identity, label=SESSION, expiration=timezone.now() + timedelta(days=settings.SESSION_DAYS)
     )
-
-
-def own_tokens(identity: Identity) -> list[Token]:
-    """The caller's tokens, newest first; those of browser sign-ins have the label SESSION_LABEL."""
-    return list(Token.objects.filter(email=identity.email).order_by("-created_at"))
 
 
 def delete_token(identity: Identity, prefix: str) -> None:
