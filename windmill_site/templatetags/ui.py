@@ -78,7 +78,7 @@ def status(word: str, label: str = "") -> SafeString:
 
 @register.simple_tag
 def dot(word: str, title: str = "") -> SafeString:
-    """`{% dot run.status %}`: a run as a small square, for "last five runs", with the word for screen readers."""
+    """`{% dot run.status %}`: a run as a small square, with its word for screen readers."""
     label = STATUSES.get(word, ("", word.capitalize()))[1]
     return format_html(
         '<span class="dot" data-status="{}" title="{}"><span class="vh">{}</span></span>',
@@ -118,7 +118,7 @@ def elapsed(since: datetime | None) -> SafeString:
 
 @register.filter
 def duration(milliseconds: float | None) -> str:
-    """`{{ job.duration_ms|duration }}`: "8 ms", "1.2 s", "3 min 04 s", "2 h 05 min", "3 d 4 h"; None gives ""."""
+    """`{{ job.duration_ms|duration }}`: "8 ms", "1.2 s", "3 min 04 s", "2 h 05 min", "3 d 4 h" or ""."""
     if milliseconds is None:
         return ""
     if milliseconds < 1000:

@@ -119,7 +119,7 @@ class Gallery:
         """A page in the shell that loads the scripts of `elements` and holds `markup`; `data` by json_script."""
         from django.utils.safestring import mark_safe
 
-        parts = [{"label": name, "html": mark_safe(markup)}]  # noqa: S308 - written by the test itself
+        parts = [{"label": name, "html": mark_safe(markup)}]
         return self.page(name, "elements.html", elements=elements, parts=parts, data=data)
 
     def log(self, job: str, text: str, *, done: bool = False) -> None:
