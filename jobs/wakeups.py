@@ -1,8 +1,9 @@
 """Wake-ups: hints that something in the database changed. Losing one costs latency only (DESIGN.md decision 7).
 
 Channels: `wm_queue` carries a tag (a job waits), `wm_job` a comma list of job ids (log or state changed), `wm_cancel` a
-job id (its worker should look at once). Sent as statements of their own outside any transaction, because NOTIFY takes
-a lock of the whole database while its transaction commits; at most one a tag every few milliseconds from a process.
+job id (its worker should look at once). Sent as statements of their own once the caller's transaction has committed,
+because NOTIFY takes a lock of the whole database while its transaction commits; at most one a tag every few
+milliseconds from a process. A hint that cannot be sent is logged, not raised: what it tells of has happened.
 """
 
 import threading
@@ -10,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from uuid import UUID
 
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
 
 QUEUE_CHANNEL = "wm_queue"
 JOB_CHANNEL = "wm_job"
@@ -32,6 +33,10 @@ def job_queued(tag: str) -> None:
 
     Within THROTTLE_S of the last hint this one is postponed, not dropped: the worker may have looked already.
     """
+    transaction.on_commit(lambda: _send_throttled(tag), robust=True)
+
+
+def _send_throttled(tag: str) -> None:
     with _lock:
         wait = _last_sent.get(tag, 0.0) + THROTTLE_S - time.monotonic()
         if wait <= 0:
@@ -59,13 +64,13 @@ def _send_postponed(tag: str) -> None:
 
 def jobs_changed(job_ids: Iterable[UUID]) -> None:
     """Tell whoever watches these jobs to look."""
-    for payload in id_payloads(job_ids):
-        _notify(JOB_CHANNEL, payload)
+    payloads = list(id_payloads(job_ids))
+    transaction.on_commit(lambda: [_notify(JOB_CHANNEL, payload) for payload in payloads], robust=True)
 
 
 def cancel_requested(job_id: UUID) -> None:
     """Tell the worker that runs this job to look at its lease now."""
-    _notify(CANCEL_CHANNEL, str(job_id))
+    transaction.on_commit(lambda: _notify(CANCEL_CHANNEL, str(job_id)), robust=True)
 
 
 def id_payloads(job_ids: Iterable[UUID]) -> Iterator[str]:

@@ -9,4 +9,4 @@ SELECT queue.id,
   FROM unnest(%(ids)s::uuid[], %(attempts)s::int[], %(logs)s::text[]) AS piece (id, attempt, logs)
   JOIN queue ON queue.id = piece.id AND queue.attempt = piece.attempt AND queue.running
  WHERE piece.logs <> ''
-RETURNING job_id
+RETURNING job_id, log_offset + length(logs)

@@ -2,7 +2,7 @@
 WITH lost AS (
     DELETE FROM queue
      WHERE running AND last_ping < statement_timestamp() - make_interval(secs => %(timeout_s)s)
-       AND NOT (%(restart)s AND restarts < %(limit)s AND canceled_by IS NULL)
+       AND NOT (%(restart)s AND restarts < %(limit)s AND canceled_by IS NULL AND tag <> 'init_script')
     RETURNING *
 )
 INSERT INTO completed_job (id, workspace_id, status, started_at, completed_at, duration_ms, result, worker, mem_peak,
@@ -17,7 +17,8 @@ SELECT id, workspace_id, CASE WHEN canceled_by IS NULL THEN 'failure' ELSE 'canc
                     'This likely means that the job died on worker %%s, OOM are a common reason for worker crashes. '
                     'Check the workers around the time of the last ping and the exit code if any.',
                     to_char(last_ping AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'), %(timeout_s)s::int,
-                    CASE WHEN %(restart)s THEN format('RestartLimit (%%s)', %(limit)s::int) ELSE 'RestartDisabled' END,
+                    CASE WHEN tag = 'init_script' THEN 'InitScript'
+                         WHEN %(restart)s THEN format('RestartLimit (%%s)', %(limit)s::int) ELSE 'RestartDisabled' END,
                     worker)))
             ELSE json_build_object('error', json_build_object(
                 'name', 'Canceled',

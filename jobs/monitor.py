@@ -1,0 +1,98 @@
+"""Housekeeping that any process may do: recover jobs of lost workers, cancel stale ones, forget what has expired.
+
+Every server and worker runs `monitor()`; an advisory lock lets one of them do each piece of work. The lock lasts for the
+transaction of that piece (nothing session-scoped survives a transaction-mode pooler), and is there to save work: the
+statements themselves may run twice at once without harm.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import DatabaseError, close_old_connections, connection, transaction
+from django.db.models.functions import Now
+
+from jobs import queue
+from jobs.models import WorkerPing
+from workspaces.models import Token
+
+logger = logging.getLogger(__name__)
+
+CLEANUP_INTERVAL_S = 300.0  # retention and pruning; recovery runs every MONITOR_INTERVAL_SECONDS
+WORKER_GONE = timedelta(minutes=5)  # a worker silent for this long is taken off the list
+_LOCKS = {"recover": 0x776D0001, "stale": 0x776D0002, "retention": 0x776D0003, "prune": 0x776D0004}
+
+
+async def monitor() -> None:
+    """Keep house until cancelled. A database that is away only postpones it."""
+    last_cleanup = float("-inf")
+    while True:
+        # Spread the processes over the interval, so that one of them is never far away.
+        await asyncio.sleep(settings.MONITOR_INTERVAL_SECONDS * random.uniform(0.8, 1.2))
+        try:
+            await sync_to_async(recover, thread_sensitive=False)()
+            if time.monotonic() - last_cleanup >= CLEANUP_INTERVAL_S:
+                await sync_to_async(clean_up, thread_sensitive=False)()
+                last_cleanup = time.monotonic()
+        except DatabaseError as exc:
+            logger.warning("monitor skipped a round: %s", exc)
+        except Exception:
+            logger.exception("monitor failed; it goes on with the next round")
+
+
+def recover() -> None:
+    """Restart or fail the jobs of lost workers, cancel those that waited too long."""
+    try:
+        if not settings.DISABLE_ZOMBIE_JOBS_MONITORING:
+            _alone("recover", _recover_lost_jobs)
+        if settings.STALE_JOB_THRESHOLD_MINUTES:
+            _alone("stale", queue.cancel_stale_jobs)
+    finally:
+        close_old_connections()
+
+
+def clean_up() -> None:
+    """Forget old jobs, workers that are gone and tokens that have expired."""
+    try:
+        for _ in range(settings.JOB_CLEANUP_MAX_BATCHES):
+            deleted = _alone("retention", queue.delete_expired_jobs)
+            if deleted:
+                logger.info("retention deleted jobs=%s", deleted)
+            if deleted < settings.JOB_CLEANUP_BATCH_SIZE:
+                break
+        _alone("prune", _prune)
+    finally:
+        close_old_connections()
+
+
+def _alone(piece: str, work: Callable[[], int]) -> int:
+    """Do `work` unless another process is at it. Answers its count, 0 when it was left to the other."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_LOCKS[piece]])
+            if not cursor.fetchone()[0]:
+                return 0
+        return work()
+
+
+def _recover_lost_jobs() -> int:
+    with connection.cursor() as cursor:
+        # While the database was away nobody could send heartbeats: let the workers come back first.
+        cursor.execute(
+            "SELECT statement_timestamp() - pg_postmaster_start_time() < make_interval(secs => %s)",
+            [settings.HEARTBEAT_SECONDS * 3],
+        )
+        if cursor.fetchone()[0]:
+            return 0
+    return sum(queue.recover_lost_jobs())
+
+
+def _prune() -> int:
+    gone = WorkerPing.objects.filter(ping_at__lt=Now() - WORKER_GONE).delete()[0]
+    expired = Token.objects.filter(expiration__lt=Now()).delete()[0]
+    return gone + expired
