@@ -1,4 +1,4 @@
-"""Browser tests run in Debian's Chromium. Any console error fails the test, so a breach of the policy does too."""
+"""Browser tests run in Debian's Chromium. A console error fails the test, so a breach of the policy does."""
 
 import os
 import shutil

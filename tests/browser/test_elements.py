@@ -156,7 +156,8 @@ def test_the_palette_finds_and_keys_navigate(gallery: Gallery, page: Page) -> No
 def test_a_dangerous_button_asks_first(gallery: Gallery, page: Page) -> None:
     page.goto(gallery.page("confirm", "components.html"))
     page.evaluate(
-        "document.addEventListener('click', e => { if (e.target.closest('[data-confirm]')) window.hits = (window.hits || 0) + 1 })"
+        """document.addEventListener('click', e => {
+             if (e.target.closest('[data-confirm]')) window.hits = (window.hits || 0) + 1 })"""
     )
 
     page.get_by_role("button", name="Cancel", exact=True).click()

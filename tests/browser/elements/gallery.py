@@ -1,6 +1,6 @@
-"""A small web server for the elements alone: template pages, static files and a scripted job websocket on one port.
+"""A small web server for the elements alone: pages, static files and a scripted job websocket on one port.
 
-Same origin and same Content-Security-Policy as the product, so that what the policy would block fails here too.
+Same origin and Content-Security-Policy as the product, so what the policy would block fails here too.
 """
 
 import asyncio
