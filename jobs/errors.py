@@ -25,3 +25,15 @@ class RunFailed(Unprocessable):
     """A synchronous run failed; `error` is the JSON value that the job recorded."""
 
     code = "run_failed"
+
+
+class QueueTooLong(DomainError):
+    """More jobs wait than the caller or the instance accepts; nothing was queued."""
+
+    code, http_status, prefix = "queue_too_long", 429, "Too many jobs"
+
+
+class WaitTimedOut(DomainError):
+    """A synchronous run took longer than a request may wait. The job goes on."""
+
+    code, http_status, prefix = "wait_timed_out", 504, "Timeout"

@@ -1,0 +1,366 @@
+"""Running things: from a caller's wish to a job in the queue. Every way to start a job ends here.
+
+Rights: reading a script is the right to run it, for operators too; previews (code of one's own) are for developers.
+A job runs with its caller's rights, or with those of the script's `on_behalf_of_email`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models.functions import Now
+
+from jobs import queue, scripts, tags, wakeups
+from jobs.errors import JobNotFound, QueueTooLong
+from jobs.listings import ANONYMOUS, get_job
+from jobs.models import ALL_LANGUAGES, CompletedJob, Job, JobKind, JobProgress, LogChunk, QueuedJob, Script
+from jobs.payloads import Payload
+from jobs.shapes import JobRow
+from workspaces import audit
+from workspaces.access import Caller, Right
+from workspaces.errors import BadRequest, DomainError, PermissionDenied
+from workspaces.models import Account, ActionKind, Member
+from workspaces.scopes import allows
+
+MAX_SCHEDULED_S = 10 * 365 * 86_400
+MAX_PREVIEW_PATH = 255
+MAX_BATCH = 10_000  # jobs one request may cancel, rerun or delete
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How to run it. All are optional."""
+
+    job_id: UUID | None = None  # must be new
+    parent_job: UUID | None = None
+    root_job: UUID | None = None
+    scheduled_for: datetime | None = None
+    scheduled_in_s: float | None = None
+    tag: str | None = None
+    timeout_s: int | None = None
+    visible_to_owner: bool = True  # False: hidden from those who own or read the script's path
+    skip_preprocessor: bool = False
+    trigger_kind: str | None = None
+    queue_limit: int | None = None  # refuse when more jobs than this wait in the workspace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview:
+    """Code to run without deploying it; without `content`, a deployed script by path or hash."""
+
+    content: str | None = None
+    language: str | None = None
+    path: str | None = None
+    script_hash: int | None = None
+    args: dict[str, Any] = field(default_factory=dict)
+    tag: str | None = None
+
+
+def run_script(caller: Caller, script: Script, payload: Payload, options: RunOptions) -> UUID:
+    """Queue a run of this version (found by `scripts.get_to_run`), answer the job's id.
+
+    Raises BadRequest (options), JobIdTaken, QueueTooLong.
+    """
+    wants_preprocessor = script.has_preprocessor and not options.skip_preprocessor and payload.event is not None
+    args = {"event": payload.event} if wants_preprocessor else payload.args
+    permissioned_as, email = _runs_as(caller, script)
+    request = queue.JobRequest(
+        workspace_id=caller.workspace_id,
+        kind=JobKind.SCRIPT,
+        runnable_id=script.hash,
+        runnable_path=script.path,
+        language=script.language,
+        tag=tags.choose_tag(
+            workspace_id=caller.workspace_id, asked=options.tag or script.tag, language=script.language, args=args
+        ),
+        args=args,
+        created_by=caller.username,
+        permissioned_as=permissioned_as,
+        permissioned_as_email=email,
+        timeout_s=_shorter(options.timeout_s, script.timeout),
+        priority=script.priority or 0,
+        visible_to_owner=options.visible_to_owner and not script.visible_to_runner_only,
+        preprocessed=False if wants_preprocessor else None,
+    )
+    return _push(caller, request, options, operation="jobs.run.script")
+
+
+def run_preview(caller: Caller, preview: Preview, options: RunOptions) -> UUID:
+    """Queue code as it is written, answer the job's id. Not for operators.
+
+    Raises BadRequest (no code, unknown language, options), NotFound, PermissionDenied.
+    """
+    caller.require_not_operator()
+    caller.identity.require_scope("jobs", "run", f"scripts/{preview.path}" if preview.path else None)
+    content, language, path = preview.content, preview.language, preview.path or None
+    if content is None:
+        if preview.path is None and preview.script_hash is None:
+            raise BadRequest("content is missing; send the code to run, or the path or script_hash of a deployed script")
+        script = scripts.get_to_run(caller, path=preview.path if preview.script_hash is None else None, hash=preview.script_hash)
+        content, language, path = script.content, script.language, script.path
+    if language not in ALL_LANGUAGES:
+        raise BadRequest(f"language {str(language)[:40]!r} is unknown; expected one of {', '.join(ALL_LANGUAGES)}")
+    if len(content) > scripts.MAX_CONTENT:
+        raise BadRequest(f"content has {len(content)} characters; at most {scripts.MAX_CONTENT} fit")
+    if path is not None and len(path) > MAX_PREVIEW_PATH:
+        raise BadRequest(f"path is longer than {MAX_PREVIEW_PATH} characters")
+    request = queue.JobRequest(
+        workspace_id=caller.workspace_id,
+        kind=JobKind.PREVIEW,
+        raw_code=content,
+        runnable_path=path,
+        language=language,
+        tag=tags.choose_tag(
+            workspace_id=caller.workspace_id, asked=options.tag or preview.tag, language=language, args=preview.args
+        ),
+        args=preview.args,
+        created_by=caller.username,
+        permissioned_as=caller.permissioned_as,
+        permissioned_as_email=caller.email,
+        timeout_s=options.timeout_s,
+        # Anybody may name any path; only at a path of one's own does the run show up in the lists of others.
+        visible_to_owner=options.visible_to_owner and path is not None and caller.right_on(path) >= Right.READ,
+    )
+    return _push(caller, request, options, operation="jobs.run.preview")
+
+
+def rerun_jobs(
+    caller: Caller, job_ids: Sequence[UUID], *, script_options: dict[str, Any], options: RunOptions
+) -> list[str]:
+    """Run finished or queued script jobs again with the same arguments: one line for each, its new id or `Error: ...`.
+
+    `script_options` by path: {use_latest_version: bool, input_transforms: {name: {type: "static", value}}}.
+    """
+    if len(job_ids) > MAX_BATCH:
+        raise BadRequest(f"{len(job_ids)} jobs at once; at most {MAX_BATCH}")
+    return [_rerun(caller, job_id, script_options, options) for job_id in job_ids]
+
+
+def _rerun(caller: Caller, job_id: UUID, script_options: dict[str, Any], options: RunOptions) -> str:
+    try:
+        get_job(caller, workspace_id=caller.workspace_id, job_id=job_id)
+        job = Job.objects.get(pk=job_id)
+        if job.args is None:
+            raise BadRequest(f"job {job_id} cannot run again: its arguments were deleted")
+        wishes = script_options.get(job.runnable_path or "") or {}
+        args = dict(job.args) | _static_inputs(wishes.get("input_transforms") or {})
+        if job.kind == JobKind.PREVIEW:
+            preview = Preview(content=job.raw_code, language=job.script_lang, path=job.runnable_path, args=args, tag=job.tag)
+            return str(run_preview(caller, preview, options))
+        latest = bool(wishes.get("use_latest_version"))
+        script = scripts.get_to_run(
+            caller, path=job.runnable_path if latest else None, hash=None if latest else job.runnable_id
+        )
+        payload = Payload(args=args)
+        if job.preprocessed is not None and "event" in args:
+            payload = Payload(args=args, event=args["event"])
+        return str(run_script(caller, script, payload, options))
+    except DomainError as exc:
+        return f"Error: {exc.message}"
+
+
+def _static_inputs(transforms: dict[str, Any]) -> dict[str, Any]:
+    values = {}
+    for name, transform in transforms.items():
+        if not isinstance(transform, dict) or transform.get("type") != "static":
+            raise BadRequest(f"input_transforms.{name}: only static values can replace an argument of a rerun")
+        values[name] = transform.get("value")
+    return values
+
+
+def _push(caller: Caller, request: queue.JobRequest, options: RunOptions, *, operation: str) -> UUID:
+    _check_options(options)
+    if options.queue_limit is not None:
+        _check_queue_limit(caller, options.queue_limit)
+    parent_job, root_job = _ancestors(caller, options)
+    request = replace(
+        request,
+        job_id=options.job_id,
+        parent_job=parent_job,
+        root_job=root_job,
+        trigger_kind=options.trigger_kind,
+        scheduled_for=options.scheduled_for,
+        scheduled_in_s=options.scheduled_in_s,
+    )
+    with transaction.atomic():
+        job_id = queue.push_job(request)
+        audit.record(
+            caller,
+            operation,
+            ActionKind.EXECUTE,
+            resource=request.runnable_path,
+            parameters={"job": str(job_id), "permissioned_as": request.permissioned_as},
+        )
+    return job_id
+
+
+def _check_options(options: RunOptions) -> None:
+    if options.scheduled_for is not None and options.scheduled_in_s is not None:
+        raise BadRequest("scheduled_for and scheduled_in_secs exclude each other; send one of them")
+    if options.scheduled_in_s is not None and not 0 <= options.scheduled_in_s <= MAX_SCHEDULED_S:
+        raise BadRequest(f"scheduled_in_secs is {options.scheduled_in_s}; expected 0 to {MAX_SCHEDULED_S}")
+    if options.scheduled_for is not None and not 1970 <= options.scheduled_for.year <= 9000:
+        raise BadRequest("scheduled_for is out of range")
+    if options.timeout_s is not None and not 0 < options.timeout_s <= settings.TIMEOUT:
+        raise BadRequest(f"timeout is {options.timeout_s}; expected 1 to {settings.TIMEOUT} seconds (TIMEOUT)")
+
+
+def _check_queue_limit(caller: Caller, limit: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM (SELECT FROM queue WHERE workspace_id = %s AND NOT running"
+            " AND scheduled_for <= statement_timestamp() LIMIT %s) AS waiting",
+            [caller.workspace_id, limit + 1],
+        )
+        waiting = cursor.fetchone()[0]
+    if waiting > limit:
+        raise QueueTooLong(f"more than {limit} jobs wait in workspace {caller.workspace_id} (queue_limit); try again later")
+
+
+def _ancestors(caller: Caller, options: RunOptions) -> tuple[UUID | None, UUID | None]:
+    """(parent, root). The root of a child is its parent's root unless the caller says otherwise."""
+    if options.parent_job is None:
+        return None, options.root_job
+    row = (
+        Job.objects.filter(pk=options.parent_job, workspace_id=caller.workspace_id).values_list("root_job").first()
+    )
+    if row is None:
+        raise BadRequest(f"parent_job {options.parent_job} does not exist in workspace {caller.workspace_id}")
+    return options.parent_job, options.root_job or row[0] or options.parent_job
+
+
+def _runs_as(caller: Caller, script: Script) -> tuple[str, str]:
+    """(permissioned_as, e-mail) of a run of this script by this caller."""
+    email = script.on_behalf_of_email
+    if email is None or email == caller.email:
+        return caller.permissioned_as, caller.email
+    member = Member.objects.filter(workspace=caller.workspace, email=email, disabled=False).first()
+    if member is not None:
+        return f"u/{member.username}", email
+    if Account.objects.filter(pk=email, super_admin=True, disabled=False).exists():
+        return f"u/{email}", email
+    raise BadRequest(
+        f"{script.path} runs on behalf of {email}, who is no active member of workspace {caller.workspace_id}; "
+        "deploy it again on behalf of somebody who is"
+    )
+
+
+def _shorter(one: int | None, other: int | None) -> int | None:
+    given = [seconds for seconds in (one, other) if seconds is not None]
+    return min(given) if given else None
+
+
+# --- cancel, progress, delete -----------------------------------------------------------------------------------------
+
+
+def cancel(
+    caller: Caller | None, *, workspace_id: str, job_id: UUID, reason: str | None, force: bool = False
+) -> bool:
+    """Cancel a job that the caller may see. True: it is over. False: its worker has been asked to stop it.
+
+    Signed out, only jobs of `anonymous` can be canceled. Raises JobNotFound, NotSignedIn, PermissionDenied.
+    """
+    job = get_job(caller, workspace_id=workspace_id, job_id=job_id)
+    if caller is not None:
+        _require_change(caller, job)
+    over = queue.cancel_job(
+        job_id=job_id,
+        workspace_id=workspace_id,
+        username=caller.username if caller is not None else ANONYMOUS,
+        reason=reason[:1000] if reason else None,
+        force=force,
+    )
+    if caller is not None:
+        audit.record(
+            caller, "jobs.force_cancel" if force else "jobs.cancel", ActionKind.DELETE, resource=str(job_id)
+        )
+    return over
+
+
+def cancel_selection(caller: Caller, job_ids: Sequence[UUID], *, force: bool) -> list[UUID]:
+    """Cancel those of these jobs that the caller may see and that are not over yet; answers their ids."""
+    if len(job_ids) > MAX_BATCH:
+        raise BadRequest(f"{len(job_ids)} jobs at once; at most {MAX_BATCH}")
+    canceled = []
+    for job_id in dict.fromkeys(job_ids):
+        try:
+            cancel(caller, workspace_id=caller.workspace_id, job_id=job_id, reason="canceled in a selection", force=force)
+        except JobNotFound:
+            continue
+        canceled.append(job_id)
+    return canceled
+
+
+def run_now(caller: Caller, job_id: UUID) -> None:
+    """Make a job that waits for a later time due at once. Raises JobNotFound, PermissionDenied."""
+    job = get_job(caller, workspace_id=caller.workspace_id, job_id=job_id)
+    _require_change(caller, job)
+    queue.run_now(job_id=job_id, workspace_id=caller.workspace_id)
+    audit.record(caller, "jobs.run_now", ActionKind.EXECUTE, resource=str(job_id))
+
+
+def set_progress(caller: Caller, job_id: UUID, percent: int) -> None:
+    """Say how far a job is. Raises BadRequest, JobNotFound, PermissionDenied."""
+    if not 0 <= percent <= 100:
+        raise BadRequest(f"percent is {percent}; expected 0 to 100")
+    job = get_job(caller, workspace_id=caller.workspace_id, job_id=job_id)
+    _require_change(caller, job)
+    JobProgress.objects.update_or_create(
+        job_id=job_id, defaults={"workspace_id": caller.workspace_id, "percent": percent, "updated_at": Now()}
+    )
+    wakeups.jobs_changed([job_id])
+
+
+def get_progress(job_id: UUID) -> int | None:
+    """What the job last said, in percent; None when it never did. The caller has been let in by `listings.get_job`."""
+    return JobProgress.objects.filter(pk=job_id).values_list("percent", flat=True).first()
+
+
+def forget_job(caller: Caller, job_id: UUID) -> None:
+    """Empty a completed job: arguments, result and log are gone, the fact that it ran stays.
+
+    For its creator and admins. Raises JobNotFound, PermissionDenied.
+    """
+    job = get_job(caller, workspace_id=caller.workspace_id, job_id=job_id)
+    caller.identity.require_scope("jobs", "write")
+    if not caller.is_admin and job.created_by != caller.username:
+        raise PermissionDenied(f"job {job_id} can be emptied by {job.created_by}, who started it, or an admin")
+    if not job.is_completed:
+        raise JobNotFound(f"job {job_id} has not ended yet; cancel it first")
+    with transaction.atomic():
+        CompletedJob.objects.filter(pk=job_id).update(result={}, deleted=True)
+        Job.objects.filter(pk=job_id).update(args={})
+        LogChunk.objects.filter(job_id=job_id).delete()
+        queue.append_system_log(job_id=job_id, workspace_id=job.workspace_id, text="##DELETED##")
+        audit.record(caller, "jobs.delete", ActionKind.DELETE, resource=str(job_id))
+
+
+def delete_jobs(caller: Caller, job_ids: Sequence[UUID]) -> int:
+    """Delete jobs of the workspace without a trace, whatever their state; answers how many. Admins only."""
+    caller.require_admin()
+    if len(job_ids) > MAX_BATCH:
+        raise BadRequest(f"{len(job_ids)} jobs at once; at most {MAX_BATCH}")
+    with transaction.atomic():
+        ids = list(
+            Job.objects.filter(pk__in=job_ids, workspace_id=caller.workspace_id).values_list("pk", flat=True)
+        )
+        for model in (QueuedJob, CompletedJob, Job):
+            model.objects.filter(pk__in=ids).delete()  # type: ignore[attr-defined]
+        for model in (LogChunk, JobProgress):
+            model.objects.filter(job_id__in=ids).delete()  # type: ignore[attr-defined]
+        audit.record(caller, "jobs.delete", ActionKind.DELETE, parameters={"count": len(ids)})
+    for job_id in ids:
+        wakeups.cancel_requested(job_id)  # a worker that runs one finds its lease gone
+    return len(ids)
+
+
+def _require_change(caller: Caller, job: JobRow) -> None:
+    """A token that may run the script may steer its runs; others need jobs:write. A job may steer itself."""
+    identity = caller.identity
+    identity.require_scope(
+        "jobs", "run" if allows(identity.scopes, "jobs", "run", f"scripts/{job.runnable_path}") else "write"
+    )

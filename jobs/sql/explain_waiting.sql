@@ -1,0 +1,32 @@
+-- The facts behind "why is it waiting?" for a few jobs. Counts stop at %(most)s, so that a long queue costs no more.
+SELECT waiting.id, statement_timestamp() AS now, waiting.tag, waiting.scheduled_for, waiting.running, waiting.worker,
+       waiting.suspend, waiting.canceled_by,
+       coalesce(listening.workers_for_tag, 0)::int AS workers_for_tag,
+       coalesce(listening.free_slots, 0)::int AS free_slots,
+       coalesce(listening.draining_workers, 0)::int AS draining_workers,
+       coalesce(listening.silent_workers, 0)::int AS silent_workers,
+       first.ahead::int AS ahead, others.running_with_tag::int AS running_with_tag
+  FROM queue AS waiting
+ CROSS JOIN LATERAL (
+       SELECT count(*) FILTER (WHERE is_alive AND state = 'running') AS workers_for_tag,
+              sum(greatest(0, slots - busy_slots)) FILTER (WHERE is_alive AND state = 'running') AS free_slots,
+              count(*) FILTER (WHERE is_alive AND state = 'draining') AS draining_workers,
+              count(*) FILTER (WHERE NOT is_alive) AS silent_workers
+         FROM (SELECT state, slots, busy_slots,
+                      ping_at > statement_timestamp() - make_interval(secs => %(alive_s)s) AS is_alive
+                 FROM worker_ping WHERE waiting.tag = ANY(custom_tags)) AS worker) AS listening
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS ahead
+         FROM (SELECT FROM queue AS other
+                WHERE NOT other.running AND other.suspend <= 0 AND other.tag = waiting.tag
+                  AND other.scheduled_for <= statement_timestamp()
+                  AND (other.priority > waiting.priority
+                       OR (other.priority = waiting.priority
+                           AND (other.scheduled_for, other.id) < (waiting.scheduled_for, waiting.id)))
+                LIMIT %(most)s) AS counted) AS first
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS running_with_tag
+         FROM (SELECT FROM queue AS other WHERE other.running AND other.tag = waiting.tag LIMIT %(most)s) AS counted
+       ) AS others
+ WHERE waiting.id = ANY(%(ids)s::uuid[])
+   AND (%(workspace_id)s::text IS NULL OR waiting.workspace_id = %(workspace_id)s::text)

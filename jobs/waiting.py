@@ -1,0 +1,107 @@
+"""Why a job waits: the question everybody asks of a queue, answered in one sentence.
+
+`look` gathers the facts in one query, `explain` decides without I/O; pages, API and admin show the same answer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from jobs import sql
+from jobs.errors import JobNotFound
+
+ALIVE_S = 30  # a worker that reported within this time counts as alive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known about one job's place in the queue at one moment."""
+
+    now: datetime
+    tag: str
+    scheduled_for: datetime
+    running: bool
+    worker: str | None
+    suspend: int  # approvals it waits for
+    canceled_by: str | None
+    workers_for_tag: int  # alive and taking jobs of this tag
+    free_slots: int  # of those workers
+    draining_workers: int  # alive, listening to this tag, but about to leave
+    silent_workers: int  # listened to this tag and have not reported since
+    ahead: int  # due jobs of this tag that come first
+    running_with_tag: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """The answer. `reason` is stable for programs, `sentence` is for people."""
+
+    reason: str  # running, canceled, suspended, scheduled, no_worker, behind, busy, soon
+    sentence: str
+    ahead: int = 0  # jobs that come first
+
+
+def explain(facts: Facts) -> Waiting:
+    """Why the job has not started, most decisive reason first."""
+    if facts.running:
+        return Waiting(reason="running", sentence=f"It is running on worker {facts.worker}.")
+    if facts.suspend > 0:
+        return Waiting(reason="suspended", sentence="It waits for an approval or an event.")
+    if facts.scheduled_for > facts.now:
+        when = facts.scheduled_for.strftime("%Y-%m-%d %H:%M:%S UTC")
+        return Waiting(reason="scheduled", sentence=f"It is scheduled for {when}.")
+    if facts.workers_for_tag == 0:
+        return Waiting(reason="no_worker", sentence=_no_worker(facts), ahead=facts.ahead)
+    if facts.free_slots == 0:
+        ahead = f" and {_jobs(facts.ahead)} with this tag come first" if facts.ahead else ""
+        workers = f"{facts.workers_for_tag} worker{'s' if facts.workers_for_tag > 1 else ''}"
+        return Waiting(
+            reason="busy",
+            sentence=f"All slots of the {workers} for tag {facts.tag} are busy{ahead}.",
+            ahead=facts.ahead,
+        )
+    if facts.ahead:
+        return Waiting(
+            reason="behind", sentence=f"{_jobs(facts.ahead)} with tag {facts.tag} come first.", ahead=facts.ahead
+        )
+    return Waiting(reason="soon", sentence="A worker is about to take it.")
+
+
+def _no_worker(facts: Facts) -> str:
+    sentence = f"No live worker listens to tag {facts.tag}."
+    if facts.draining_workers:
+        return f"{sentence} {facts.draining_workers} that did are shutting down."
+    if facts.silent_workers:
+        return f"{sentence} {facts.silent_workers} that did stopped reporting."
+    return f"{sentence} Start one with this tag (WORKER_TAGS), or choose another tag."
+
+
+def _jobs(count: int) -> str:
+    return f"{count} job{'s' if count != 1 else ''}" if count < MOST_COUNTED else f"{MOST_COUNTED} or more jobs"
+
+
+MOST_COUNTED = 1000  # counting stops here
+
+
+def look(job_ids: Sequence[UUID], *, workspace_id: str | None = None) -> dict[UUID, Facts]:
+    """The facts about these jobs, as far as they are in the queue (of this workspace; None: of any), in one query."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sql.load("explain_waiting"),
+            {"ids": list(job_ids), "workspace_id": workspace_id, "alive_s": ALIVE_S, "most": MOST_COUNTED},
+        )
+        names = [column.name for column in cursor.description]
+        rows: list[dict[str, Any]] = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    return {row.pop("id"): Facts(**row) for row in rows}
+
+
+def why_waiting(job_id: UUID, *, workspace_id: str) -> Waiting:
+    """Why this job has not started. Raises JobNotFound when it is not in the queue (any more)."""
+    facts = look([job_id], workspace_id=workspace_id).get(job_id)
+    if facts is None:
+        raise JobNotFound(f"job {job_id} is not in the queue of workspace {workspace_id}; it has ended, or never was there")
+    return explain(facts)
