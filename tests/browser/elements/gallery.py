@@ -116,7 +116,7 @@ class Gallery:
         return f"{self.url}/{name}"
 
     def elements(self, name: str, elements: list[str], markup: str, **data: Any) -> str:
-        """A page in the shell that loads the scripts of `elements` and holds `markup`; `data` by json_script."""
+        """A page in the shell with the scripts of `elements` and `markup`; `data` by json_script."""
         from django.utils.safestring import mark_safe
 
         parts = [{"label": name, "html": mark_safe(markup)}]
@@ -156,10 +156,8 @@ class Gallery:
         policy = RESULT_FRAME_POLICY if url.path.endswith("result.html") else POLICY
         if url.path.startswith("/static/"):
             file = ROOT / url.path.lstrip("/")
-            kind, body = (
-                mimetypes.guess_type(file.name)[0] or "text/plain",
-                file.read_bytes() if file.is_file() else b"",
-            )
+            kind = mimetypes.guess_type(file.name)[0] or "text/plain"
+            body = file.read_bytes() if file.is_file() else b""
             status = HTTPStatus.OK if file.is_file() else HTTPStatus.NOT_FOUND
         elif url.path in self.pages:
             kind, text = self.pages[url.path]
