@@ -1,4 +1,4 @@
-"""`./windmill check`: what must hold before a commit. Each check has a name and a verdict; none needs a database."""
+"""`./windmill check`: what must hold before a commit, one verdict a check. None needs a database."""
 
 import os
 import subprocess

@@ -81,7 +81,7 @@ def _become(account: Account, *, keep_read_search: bool) -> None:
 
 
 def closed_folder_above(path: Path, account: Account) -> Path | None:
-    """The first folder above `path` that `account` cannot pass, going by owner and mode; None: it passes all."""
+    """The first folder above `path` that `account` cannot pass, by owner and mode; None: it passes all."""
     for folder in reversed(path.parents):
         info = folder.stat()
         if info.st_uid == account.uid:

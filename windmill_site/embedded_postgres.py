@@ -8,6 +8,7 @@ from a process id.
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -32,6 +33,7 @@ ROLE = "windmill"  # owns the database; no superuser, so that a flaw in our SQL 
 ADMIN_ROLE = "postgres"
 MAJOR_VERSION = "18"
 _SOCKET_NAME = ".s.PGSQL.5432"
+_SOCKET_FOLDER_ELSEWHERE = "/tmp/windmill-postgres-"
 _LONGEST_SOCKET_PATH = 103  # bytes that every Unix takes (Linux: 107)
 _POLL_S = 0.01
 
@@ -60,6 +62,7 @@ class EmbeddedPostgres:
         self._process: subprocess.Popen[bytes] | None = None
         self._users = folder.lock("postgres-users")
         self._is_user = False
+        self._log_sizes: dict[Path, int] = {}  # bytes at our start, to tell its lines from older ones
 
     # --- for everybody -------------------------------------------------------------------------------------
 
@@ -127,7 +130,7 @@ class EmbeddedPostgres:
         server_lock = self.folder.lock("postgres-server")
         waits = _Patience(say)
         while not server_lock.acquire():
-            if self._status() == "ready":
+            if self._status() == "ready" and self._accepts_connections():
                 return False
             # Starting (its starter was killed) or stopping. A dead server's helpers let go within moments,
             # too.
@@ -154,7 +157,7 @@ class EmbeddedPostgres:
         return True
 
     def _check_reachable(self, account: Account | None) -> bool:
-        """As root: see that PostgreSQL's account gets to its files; True when it needs a capability for it."""
+        """As root: see that PostgreSQL's account reaches its files; True when that takes a capability."""
         if account is None:
             return False
         binaries = _binaries()
@@ -217,16 +220,21 @@ class EmbeddedPostgres:
         version = (self.cluster / "PG_VERSION").read_text().strip()
         if version != MAJOR_VERSION:
             raise StartError(
-                f"{self.cluster} was written by PostgreSQL {version}; this release brings {MAJOR_VERSION}, which "
-                "cannot read it. Move the data with the old release (pg_dumpall) or with pg_upgrade, or choose "
-                "another folder with --data."
+                f"{self.cluster} was written by PostgreSQL {version}; this release brings "
+                f"{MAJOR_VERSION}, which cannot read it. Move the data with the old release (pg_dumpall) or "
+                "with pg_upgrade, or choose another folder with --data."
             )
 
     def _launch(self, account: Account | None, may_pass: bool, lock_fd: int, dies_with_us: bool) -> None:
         # Nobody holds the server's lock, so nobody runs on these files, whatever process bears that number
-        # now.
+        # now. PostgreSQL would believe the number.
+        lines = self._pid_file()
+        if len(lines) > 4:
+            self._remove_socket_folder(lines[4])
         (self.cluster / "postmaster.pid").unlink(missing_ok=True)
         socket_folder = self._make_socket_folder(account)
+        (socket_folder / f"{_SOCKET_NAME}.lock").unlink(missing_ok=True)
+        self._log_sizes = {path: path.stat().st_size for path in self._logs()}
         config = postgres_settings.render(socket_folder=socket_folder, durable=self.durable)
         _replace(self.cluster / "postgresql.conf", config, account)
         _replace(self.cluster / "pg_hba.conf", postgres_settings.HBA, account)
@@ -255,7 +263,7 @@ class EmbeddedPostgres:
         if len(os.fsencode(folder / _SOCKET_NAME)) > _LONGEST_SOCKET_PATH or "," in str(folder):
             # Too long for a socket (or taken for a list). mkdtemp's name cannot be guessed, let alone
             # squatted on.
-            folder = Path(tempfile.mkdtemp(prefix="windmill-postgres-", dir="/tmp"))
+            folder = Path(tempfile.mkdtemp(prefix=_SOCKET_FOLDER_ELSEWHERE))
         else:
             folder.mkdir(mode=0o700, exist_ok=True)
         folder.chmod(0o700)
@@ -280,20 +288,22 @@ class EmbeddedPostgres:
                 "Make room and start again; no data is lost."
             )
         if "Permission denied" in text or "has wrong ownership" in text or "invalid permissions" in text:
-            hint = f"All of {self.cluster} must belong to one account: the one that starts Windmill, unless root does"
+            hint = f"All of {self.cluster} must belong to the account that starts us (root: to another)"
         else:
             hint = f"Its log is in {self.cluster / 'log'}"
         return f"PostgreSQL {exit_sentence(code)} while starting. {hint}. It said:\n{text}"
 
     def _last_words(self) -> str:
-        texts = [self._start_log.read_text(errors="replace")]
-        logs = sorted((self.cluster / "log").glob("*.log"), key=lambda path: path.stat().st_mtime)
-        if logs and logs[-1].stat().st_mtime >= self._start_log.stat().st_ctime - 60:
-            texts.append(logs[-1].read_text(errors="replace"))
-        lines = [
-            line for text in texts for line in text.splitlines()[-8:] if "redirecting log output" not in line
-        ]
-        return "\n".join(line for line in lines if not line.startswith("HINT:"))
+        """What the server wrote in this start; of that the reasons, where it gives any."""
+        text = self._start_log.read_text(errors="replace")
+        for path in self._logs():
+            text += path.read_bytes()[self._log_sizes.get(path, 0) :].decode(errors="replace")
+        lines = text.splitlines()
+        reasons = [line for line in lines if "FATAL:" in line or "PANIC:" in line or "ERROR:" in line]
+        return "\n".join((reasons or lines)[-8:])
+
+    def _logs(self) -> list[Path]:
+        return sorted((self.cluster / "log").glob("*.log"), key=lambda path: path.stat().st_mtime)
 
     # --- stopping ------------------------------------------------------------------------------------------
 
@@ -303,7 +313,9 @@ class EmbeddedPostgres:
         for signum, patience_s in zip(signals, (60.0, 10.0), strict=False):
             if not self.is_running():
                 break
-            if lines:
+            if self._process is not None:
+                self._process.send_signal(signum)
+            elif lines:
                 try:
                     os.kill(int(lines[0]), signum)
                 except ProcessLookupError:
@@ -311,9 +323,14 @@ class EmbeddedPostgres:
             deadline = time.monotonic() + patience_s
             while self.is_running() and time.monotonic() < deadline:
                 time.sleep(_POLL_S)
-        if len(lines) > 4 and lines[4].startswith("/tmp/windmill-postgres-"):
-            shutil.rmtree(lines[4], ignore_errors=True)
+        if len(lines) > 4:
+            self._remove_socket_folder(lines[4])
         self._process = None
+
+    @staticmethod
+    def _remove_socket_folder(folder: str) -> None:
+        if folder.startswith(_SOCKET_FOLDER_ELSEWHERE):
+            shutil.rmtree(folder, ignore_errors=True)
 
     # --- the server's own notes ----------------------------------------------------------------------------
 
@@ -331,6 +348,19 @@ class EmbeddedPostgres:
     def _status(self) -> str:
         lines = self._pid_file()
         return lines[7].strip() if len(lines) > 7 else ""
+
+    def _accepts_connections(self) -> bool:
+        """Whether the server itself lives: of a killed one, helpers may hold the lock for another moment."""
+        lines = self._pid_file()
+        if len(lines) < 5:
+            return False
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.settimeout(5.0)
+            try:
+                client.connect(os.path.join(lines[4], _SOCKET_NAME))
+            except OSError:
+                return False
+        return True
 
     def _url(self, role: str, password: str, database: str) -> str:
         lines = self._pid_file()

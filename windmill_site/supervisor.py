@@ -41,7 +41,7 @@ class Options:
 
 
 def parse_options(arguments: list[str]) -> Options:
-    """Arguments win over the environment. Raises StartError for a wrong variable, SystemExit for an argument."""
+    """Arguments win over the environment. StartError for a wrong variable, SystemExit for an argument."""
     parser = argparse.ArgumentParser(
         prog="./windmill up", description="Start everything: database, server, workers."
     )
@@ -116,7 +116,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Child:
-    """A process that is kept running: its output gets its name in front, its death a sentence and a new start."""
+    """A process that is kept running: its output gets its name in front, its death a sentence."""
 
     def __init__(
         self, name: str, command: list[str], *, console: Console, environment: dict[str, str]
@@ -226,7 +226,7 @@ class Supervisor:
     # --- start ---------------------------------------------------------------------------------------------
 
     def start_database(self) -> None:
-        """Bind the port, start PostgreSQL, settle the children's environment. In the main thread, before the loop."""
+        """Bind the port, start PostgreSQL, settle the children's environment. In the main thread."""
         folder, options = self.options.folder, self.options
         environment = dict(os.environ)
         environment.pop("WINDMILL_CWD", None)
@@ -493,7 +493,7 @@ class Supervisor:
 
 
 def secret_key(folder: DataFolder, *, has_external_database: bool) -> str:
-    """The data folder's SECRET_KEY, made on first use. Raises StartError when it was lost, its database not."""
+    """The data folder's SECRET_KEY, made on first use. StartError when it was lost, its database not."""
     is_lost = (
         not folder.has_secret("secret-key")
         and not has_external_database
@@ -502,7 +502,7 @@ def secret_key(folder: DataFolder, *, has_external_database: bool) -> str:
     if is_lost:
         raise StartError(
             f"{folder.secrets / 'secret-key'} is missing, but the database in {folder.postgres} holds "
-            "secrets that were encrypted with it. Restore that file from a backup, or set SECRET_KEY to its value."
+            "secrets that were encrypted with it. Restore that file from a backup, or set SECRET_KEY."
         )
     return folder.secret("secret-key", byte_count=48)
 

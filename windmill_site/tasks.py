@@ -1,4 +1,4 @@
-"""The launcher's other verbs: manage, seed, test, check, bench. Each gets the database it needs while it runs."""
+"""The launcher's other verbs: manage, seed, test, check, bench. Each gets the database it needs."""
 
 import os
 import shutil
@@ -89,7 +89,7 @@ def instance_environment() -> Iterator[dict[str, str]]:
 
 @contextmanager
 def scratch_environment(url_variable: str, *, durable: bool) -> Iterator[dict[str, str]]:
-    """Environment with a database and a data folder that exist only in the block; the URL is a superuser's."""
+    """Environment with a database and a data folder that end with the block; the URL is a superuser's."""
     # What is set for a real instance must neither change the outcome nor be touched.
     theirs = ("DATABASE_", "SUPERADMIN_", "SECRET_KEY", "MODE", "PORT", "WORKER_", "STATIC_ROOT", "BASE_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
