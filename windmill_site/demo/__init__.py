@@ -1,0 +1,106 @@
+"""Demo data for every page: a workspace with people, scripts, secrets, resources and runs. For trying things out."""
+
+from pathlib import Path
+
+from django.db import transaction
+
+from jobs import runs, scripts
+from jobs.models import Job, Script
+from jobs.payloads import Payload
+from workspaces import folders, groups, resources, variables
+from workspaces.access import Caller, Identity, enter_workspace
+from workspaces.models import Account, Folder, Group, Member, Resource, Variable, Workspace
+from workspaces.workspaces import create_workspace
+
+WORKSPACE = "demo"
+PASSWORD = "windmill-demo"  # of the demo people; they exist only where somebody ran the seed
+PEOPLE = {"ada": "developer", "olga": "operator"}
+
+_SCRIPTS = Path(__file__).parent / "scripts"
+# path, file, language, summary, tag, labels
+SCRIPTS: tuple[tuple[str, str, str, str, str | None, list[str]], ...] = (
+    ("f/sales/sales_by_region", "sales_by_region.py", "python3", "Sales by region from a CSV", None, ["report"]),
+    ("f/sales/weekly_report", "weekly_report.py", "python3", "Weekly report", None, ["report"]),
+    ("f/ops/import_contacts", "import_contacts.py", "python3", "Import contacts", None, []),
+    ("f/ops/backfill", "backfill.py", "python3", "Backfill in batches", None, ["slow"]),
+    ("f/ops/disk_usage", "disk_usage.sh", "bash", "Largest folders", None, []),
+    ("f/ops/train_model", "weekly_report.py", "python3", "Train the model on a GPU worker", "gpu", ["slow"]),
+)
+
+
+def seed(admin: Account) -> int:
+    """Fill workspace `demo`; what exists stays as it is. Answers how many runs were queued."""
+    identity = Identity(email=admin.email, super_admin=True, account=admin)
+    with transaction.atomic():
+        if not Workspace.objects.filter(pk=WORKSPACE).exists():
+            create_workspace(identity, id=WORKSPACE, name="Demo company", username="admin", color="#2b5bd0")
+        _add_people()
+        caller = enter_workspace(identity, WORKSPACE)
+        _add_assets(caller)
+        deployed = [_deploy(caller, *entry) for entry in SCRIPTS]
+    if Job.objects.filter(workspace_id=WORKSPACE).exists():
+        return 0
+    by_path = {script.path: script for script in deployed}
+    plan = [
+        *[("f/sales/sales_by_region", {}) for _ in range(6)],
+        *[("f/sales/weekly_report", {"week": week}) for week in range(44, 48)],
+        ("f/ops/import_contacts", {}),
+        ("f/ops/import_contacts", {"contacts": [{"name": "Ada", "email": "ada@example.com"}]}),
+        ("f/ops/disk_usage", {"place": "/usr", "count": "8"}),
+        ("f/ops/backfill", {"batches": 240}),
+        ("f/ops/train_model", {}),
+    ]
+    for path, args in plan:
+        runs.run_script(caller, by_path[path], Payload(args=args), runs.RunOptions(trigger_kind="ui"))
+    return len(plan)
+
+
+def _add_people() -> None:
+    workspace = Workspace.objects.get(pk=WORKSPACE)
+    for username, role in PEOPLE.items():
+        account, made = Account.objects.get_or_create(pk=f"{username}@example.com", defaults={"name": username.title()})
+        if made:
+            account.set_password(PASSWORD)
+            account.save(update_fields=["password"])
+        Member.objects.get_or_create(
+            workspace=workspace, email=account.email, defaults={"username": username, "operator": role == "operator"}
+        )
+
+
+def _add_assets(caller: Caller) -> None:
+    for name, summary in (("sales", "Reports for the sales team"), ("ops", "Keeping things running")):
+        if not Folder.objects.filter(workspace=caller.workspace, name=name).exists():
+            folders.create_folder(caller, name=name, summary=summary, extra_perms={"g/all": False, "u/ada": True})
+    if not Group.objects.filter(workspace=caller.workspace, name="analysts").exists():
+        groups.create_group(caller, name="analysts", summary="People who read the numbers")
+        groups.add_to_group(caller, "analysts", username="ada")
+    for path, value, is_secret, description in (
+        ("f/sales/currency", "EUR", False, "Currency of all reports"),
+        ("f/ops/warehouse_password", "correct-horse-battery", True, "Password of the warehouse database"),
+    ):
+        if not Variable.objects.filter(workspace=caller.workspace, path=path).exists():
+            variables.create_variable(caller, path=path, value=value, is_secret=is_secret, description=description)
+    if not Resource.objects.filter(workspace=caller.workspace, path="f/ops/warehouse").exists():
+        resources.create_resource(
+            caller,
+            path="f/ops/warehouse",
+            resource_type="postgresql",
+            description="Warehouse database",
+            value={
+                "host": "warehouse.example.com",
+                "port": 5432,
+                "user": "reports",
+                "dbname": "warehouse",
+                "sslmode": "require",
+                "password": "$var:f/ops/warehouse_password",
+            },
+        )
+
+
+def _deploy(
+    caller: Caller, path: str, file: str, language: str, summary: str, tag: str | None, labels: list[str]
+) -> Script:
+    draft = scripts.ScriptDraft(
+        path=path, content=(_SCRIPTS / file).read_text(), language=language, summary=summary, tag=tag, labels=labels
+    )
+    return scripts.deploy_script(caller, draft, auto_parent=True, skip_if_noop=True, deployment_message="Demo data")
