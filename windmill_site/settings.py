@@ -281,7 +281,12 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": r"/api/",
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
-    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "workspaces.api.schema.add_errors",
+    ],
+    # Without .* at their ends, greedy path parameters would look like texts without slashes.
+    "PATH_CONVERTER_OVERRIDES": {"path": {"type": "string", "description": "May contain slashes"}},
 }
 # E410 wants Django's session login for the admin; ours signs in with the token middleware instead.
 SILENCED_SYSTEM_CHECKS = ["admin.E408", "admin.E410"]

@@ -9,6 +9,7 @@ class WorkspacesConfig(AppConfig):
 
     def ready(self) -> None:
         from workspaces import acls, folders, groups
+        from workspaces.api import schema  # noqa: F401  registers itself with drf-spectacular
         from workspaces.models import Resource, Variable
 
         acls.register_paths("variable", Variable.objects.all)

@@ -6,11 +6,56 @@ what may be run: `jobs:run:scripts:f/x/*`. Legacy forms `run:script/<path>` and 
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from workspaces.errors import BadRequest
 
 ACTIONS = ("read", "write", "run")
 _DOMAIN = re.compile(r"[a-z_]+")
+
+
+# What tokens can be limited to: domain -> (what it is, its actions, whether a path may follow).
+_KNOWN: dict[str, tuple[str, tuple[str, ...], bool]] = {
+    "jobs": ("Run scripts and follow jobs", ("read", "write", "run"), True),
+    "scripts": ("Scripts", ("read", "write"), True),
+    "variables": ("Variables and secrets", ("read", "write"), True),
+    "resources": ("Resources and their types", ("read", "write"), True),
+    "folders": ("Folders", ("read", "write"), True),
+    "groups": ("Groups", ("read", "write"), False),
+    "acls": ("Access rules of single items", ("read", "write"), False),
+    "users": ("Accounts, members and tokens", ("read", "write"), False),
+    "workspaces": ("Workspaces and their settings", ("read", "write"), False),
+    "audit": ("The audit log", ("read",), False),
+    "workers": ("Workers and queues", ("read", "write"), False),
+    "settings": ("Settings of the instance", ("read", "write"), False),
+}
+
+
+def known_domains() -> list[dict[str, Any]]:
+    """The scopes that there are, for a picker: [{name, description, scopes: [{value, label, ...}]}]."""
+    return [
+        {
+            "name": domain,
+            "description": description,
+            "scopes": [
+                {"value": f"{domain}:{action}", "label": action.capitalize(), "requires_resource_path": False}
+                for action in actions
+            ]
+            + [
+                {
+                    "value": f"{domain}:{action}:{{path}}",
+                    "label": f"{action.capitalize()} at a path",
+                    "requires_resource_path": True,
+                }
+                for action in (actions if takes_path and domain != "jobs" else ())
+            ]
+            + [
+                {"value": f"jobs:run:{kind}:{{path}}", "label": f"Run {kind} at a path", "requires_resource_path": True}
+                for kind in (("scripts", "flows") if domain == "jobs" else ())
+            ],
+        }
+        for domain, (description, actions, takes_path) in _KNOWN.items()
+    ]
 
 
 def check_scopes(scopes: Sequence[str] | None) -> list[str] | None:

@@ -6,6 +6,7 @@ exact paths, JSON as application/json, texts as text/plain, errors as plain text
 
 from typing import Any, ClassVar
 
+from django.http import HttpResponse
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.views import APIView
@@ -13,6 +14,7 @@ from rest_framework.views import APIView
 from workspaces.access import Caller, Identity, enter_workspace
 from workspaces.api.protocol import SAFE_METHODS
 from workspaces.errors import BadRequest, NotSignedIn
+from workspaces.jsontext import check_storable
 
 MAX_PER_PAGE = 10_000
 
@@ -22,7 +24,9 @@ class InstanceView(APIView):
 
     public: ClassVar[bool] = False  # True: works signed out
     domain: ClassVar[str] = "users"  # scope domain
-    action: ClassVar[str | None] = None  # scope action; default read for GET, write otherwise
+    verb: ClassVar[str | None] = (
+        None  # scope action: read, write or run; default read for GET, write otherwise
+    )
     confined: ClassVar[bool] = False  # True: also for tokens confined to one workspace (job tokens)
 
     @property
@@ -40,9 +44,13 @@ class InstanceView(APIView):
             self.identity.require_global()
         self.identity.require_scope(self.domain, self.scope_action())
 
+    def options(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Which methods work here, in the Allow header."""
+        return HttpResponse(status=204, headers={"Allow": ", ".join(self.allowed_methods)})
+
     def scope_action(self) -> str:
-        """read, write or run."""
-        return self.action or ("read" if self.request.method in SAFE_METHODS else "write")
+        """read, write or run, as scopes name it. (Not `action`: REST framework gives that name a meaning.)"""
+        return self.verb or ("read" if self.request.method in SAFE_METHODS else "write")
 
 
 class WorkspaceView(InstanceView):
@@ -72,6 +80,16 @@ def read_body(serializer_class: type[serializers.Serializer], request: Request) 
     return dict(serializer.validated_data)
 
 
+def text_body(request: Request) -> str:
+    """The body as text, whatever its type says. Raises BadRequest (not UTF-8, NUL), RequestDataTooBig."""
+    try:
+        value = request._request.body.decode()
+    except UnicodeDecodeError as exc:
+        raise BadRequest(f"the body is not UTF-8 text (byte {exc.start})") from exc
+    check_storable(value)
+    return value
+
+
 def read_query(serializer_class: type[serializers.Serializer], request: Request) -> dict[str, Any]:
     """The query string, checked likewise; unknown parameters are ignored."""
     serializer = serializer_class(data=request.query_params.dict())
@@ -83,7 +101,9 @@ def read_query(serializer_class: type[serializers.Serializer], request: Request)
 def describe_problems(errors: Any, where: str = "") -> str:
     """DRF's nested errors as one sentence: `args.x: A valid integer is required.`"""
     if isinstance(errors, dict):
-        return "; ".join(describe_problems(inner, f"{where}.{key}" if where else str(key)) for key, inner in errors.items())
+        return "; ".join(
+            describe_problems(inner, f"{where}.{key}" if where else str(key)) for key, inner in errors.items()
+        )
     if isinstance(errors, list) and errors and all(isinstance(item, dict | list) for item in errors):
         return "; ".join(describe_problems(inner, f"{where}[{i}]") for i, inner in enumerate(errors) if inner)
     text = " ".join(str(item) for item in errors) if isinstance(errors, list) else str(errors)
@@ -122,4 +142,11 @@ def flag(request: Request, name: str, *, default: bool | None = None) -> Any:
 
 
 def _json_kind(value: Any) -> str:
-    return {list: "a list", str: "a text", bool: "a boolean", int: "a number", float: "a number", type(None): "null"}.get(type(value), "something else")
+    return {
+        list: "a list",
+        str: "a text",
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        type(None): "null",
+    }.get(type(value), "something else")

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.db import DataError
 from django.http import Http404, HttpResponse
@@ -41,8 +42,14 @@ class TokenAuthentication(BaseAuthentication):
             if getattr(request.parser_context.get("view"), "public", False):  # type: ignore[union-attr]
                 return None
             raise
-        if middleware.is_by_cookie(django_request) and request.method not in SAFE_METHODS and middleware.is_cross_site(django_request):
-            raise PermissionDenied("this request came from another site; send the token in an Authorization header instead")
+        if (
+            middleware.is_by_cookie(django_request)
+            and request.method not in SAFE_METHODS
+            and middleware.is_cross_site(django_request)
+        ):
+            raise PermissionDenied(
+                "this request came from another site; send the token in an Authorization header instead"
+            )
         return identity.account, identity
 
     def authenticate_header(self, request: Request) -> str:
@@ -66,14 +73,21 @@ class JSONParser(parsers.BaseParser):
     media_type = "*/*"
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        raw = stream.read()
+        # A body sent in chunks announces no length, so the limit is met here.
+        limit = settings.MAX_REQUEST_SIZE_MB * 1024 * 1024
+        raw = stream.read(limit + 1)
+        if len(raw) > limit:
+            raise RequestDataTooBig
         return parse_json(raw) if raw.strip() else {}
 
 
 class JSONRenderer(renderers.JSONRenderer):
-    """UTF-8 JSON, times with Z."""
+    """UTF-8 JSON, times with Z, and null where REST framework would send nothing."""
 
     charset = None
+
+    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> Any:
+        return b"null" if data is None else super().render(data, accepted_media_type, renderer_context)
 
 
 class AlwaysOurRenderer(BaseContentNegotiation):
@@ -82,7 +96,9 @@ class AlwaysOurRenderer(BaseContentNegotiation):
     def select_parser(self, request: Request, parsers: Sequence[Any]) -> Any:
         return parsers[0]
 
-    def select_renderer(self, request: Request, renderers: Sequence[Any], format_suffix: str | None = None) -> tuple[Any, str]:
+    def select_renderer(
+        self, request: Request, renderers: Sequence[Any], format_suffix: str | None = None
+    ) -> tuple[Any, str]:
         return renderers[0], renderers[0].media_type
 
 
@@ -123,4 +139,6 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> "HttpResponse 
         return text("Bad request: a value is out of range or holds characters that cannot be stored", 400)
     incident = uuid.uuid4().hex[:8]
     logger.exception("unexpected error incident=%s path=%s", incident, context["request"].path)
-    return text(f"Internal error: something went wrong on our side; quote incident {incident} to the operator", 500)
+    return text(
+        f"Internal error: something went wrong on our side; quote incident {incident} to the operator", 500
+    )
