@@ -17,7 +17,10 @@ def main() -> None:
     if chosen == ["all"]:
         chosen = list(NAMES)
     if not chosen or chosen[0] not in NAMES:
-        sys.exit("usage: ./windmill bench NAME\n" + "\n".join(f"  {name:<11}{what}" for name, what in NAMES.items()))
+        sys.exit(
+            "usage: ./windmill bench NAME\n"
+            + "\n".join(f"  {name:<11}{what}" for name, what in NAMES.items())
+        )
     from bench import harness
 
     harness.prepare_database()

@@ -27,7 +27,9 @@ def run(arguments: list[str]) -> None:
     table.append([f"{queued:,} queued, {completed:,} completed", *_measure()])
     harness.forget_jobs()
     base = table[0][1]
-    harness.report("claim", ["ms", "p50", "p95", "against empty"], [[*row, row[1] / base] for row in table], claims=400)
+    harness.report(
+        "claim", ["ms", "p50", "p95", "against empty"], [[*row, row[1] / base] for row in table], claims=400
+    )
 
 
 def _measure() -> tuple[float, float]:

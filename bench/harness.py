@@ -32,7 +32,9 @@ def prepare_database() -> str:
     """Make the benchmark database anew, migrate it and set up Django on it. Returns its URL."""
     admin_url = os.environ.get("DATABASE_URL")
     if not admin_url:
-        sys.exit("DATABASE_URL is not set; start benchmarks with ./windmill bench, which brings its own PostgreSQL")
+        sys.exit(
+            "DATABASE_URL is not set; start benchmarks with ./windmill bench, which brings its own PostgreSQL"
+        )
     with psycopg.connect(admin_url, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")  # type: ignore[arg-type]
         connection.execute(f"CREATE DATABASE {DATABASE}")  # type: ignore[arg-type]
@@ -61,10 +63,18 @@ def worker(slots: int = 1, **env: str) -> Iterator[subprocess.Popen[bytes]]:
     """A real `runworker` with this many slots, ready to claim when the block starts."""
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "manage.py"), "runworker"],
-        env={**os.environ, "NUM_WORKERS": str(slots), "WORKER_DIR": f"/tmp/windmill-bench-{os.getpid()}", **env},
+        env={
+            **os.environ,
+            "NUM_WORKERS": str(slots),
+            "WORKER_DIR": f"/tmp/windmill-bench-{os.getpid()}",
+            **env,
+        },
     )
     try:
-        wait_until(lambda: scalar("SELECT count(*) FROM worker_ping WHERE state = 'running'") > 0, "the worker to register")
+        wait_until(
+            lambda: scalar("SELECT count(*) FROM worker_ping WHERE state = 'running'") > 0,
+            "the worker to register",
+        )
         yield process
     finally:
         stop(process)
@@ -79,7 +89,16 @@ def server() -> Iterator[str]:
         port = probe.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     process = subprocess.Popen(
-        [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port), "windmill_site.asgi:application"],
+        [
+            sys.executable,
+            "-m",
+            "daphne",
+            "-b",
+            "127.0.0.1",
+            "-p",
+            str(port),
+            "windmill_site.asgi:application",
+        ],
         env={**os.environ, "PORT": str(port), "BASE_URL": url},
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
@@ -172,7 +191,12 @@ def report(name: str, columns: Sequence[str], table: Sequence[Sequence[Any]], **
     cells = [list(columns)] + [[_cell(value) for value in row] for row in table]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     for number, row in enumerate(cells):
-        print("  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))))
+        print(
+            "  ".join(
+                cell.ljust(width) if i == 0 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+        )
         if number == 0:
             print("  ".join("-" * width for width in widths))
     for fact, value in facts.items():

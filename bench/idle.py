@@ -16,14 +16,22 @@ def run(arguments: list[str]) -> None:
         first, begin = _transactions(), time.monotonic()
         time.sleep(WINDOW_S)
         rate = (_transactions() - first) / (time.monotonic() - begin)
-        table = [["worker (with its fork server)", _memory_mb(worker.pid)], ["server", _memory_mb(_pid_on(url))], ["PostgreSQL", _postgres_mb()]]
+        table = [
+            ["worker (with its fork server)", _memory_mb(worker.pid)],
+            ["server", _memory_mb(_pid_on(url))],
+            ["PostgreSQL", _postgres_mb()],
+        ]
         table.append(["all", sum(row[1] for row in table)])
         harness.report("idle", ["memory", "MB"], table, transactions_per_second=rate, window_s=WINDOW_S)
 
 
 def _transactions() -> int:
     """Committed and rolled back in our database so far. Asking costs transactions of its own, as few as one a window."""
-    return int(harness.scalar("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"))
+    return int(
+        harness.scalar(
+            "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
+        )
+    )
 
 
 def _memory_mb(pid: int) -> float:
@@ -44,7 +52,11 @@ def _pss(pid: int) -> int:
 
 def _pid_on(url: str) -> int:
     port = int(url.rsplit(":", 1)[1])
-    return next(c.pid for c in psutil.net_connections("tcp") if c.laddr.port == port and c.status == psutil.CONN_LISTEN and c.pid)
+    return next(
+        c.pid
+        for c in psutil.net_connections("tcp")
+        if c.laddr.port == port and c.status == psutil.CONN_LISTEN and c.pid
+    )
 
 
 def _postgres_mb() -> float:

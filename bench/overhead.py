@@ -13,14 +13,19 @@ from bench import harness
 
 def run(arguments: list[str]) -> None:
     count = int(arguments[0]) if arguments else 500
-    table = [["raw SQL: claim + complete, one connection", *_sql_loop(count)], ["bare fork + exit of this Python", *_bare_fork(200)]]
+    table = [
+        ["raw SQL: claim + complete, one connection", *_sql_loop(count)],
+        ["bare fork + exit of this Python", *_bare_fork(200)],
+    ]
     table.append(["bare spawn of bash", *_bare_spawn(["bash", "-c", "echo 1"], 100)])
     table.append(["bare spawn of python -I -S", *_bare_spawn([sys.executable, "-I", "-S", "-c", "1"], 50)])
     with harness.worker(slots=1):
         for language in ("python3", "bash"):
             table.append([f"{language}: one job in a busy queue", *_busy_queue(language, count)])
         for language in ("python3", "bash"):
-            table.append([f"{language}: enqueue to result, idle worker", *_round_trips(language, min(count, 200))])
+            table.append(
+                [f"{language}: enqueue to result, idle worker", *_round_trips(language, min(count, 200))]
+            )
     harness.report("overhead", ["ms", "p50", "p95"], table, jobs=count)
 
 
@@ -68,8 +73,13 @@ def _busy_queue(language: str, count: int) -> tuple[float, float]:
     harness.forget_jobs()
     harness.queue_many(count, language=language)
     _wake(language)
-    harness.wait_until(lambda: harness.scalar("SELECT count(*) FROM completed_job") == count, "the jobs", every_s=0.2)
-    ends = [row[0].timestamp() for row in harness.rows("SELECT completed_at FROM completed_job ORDER BY completed_at")]
+    harness.wait_until(
+        lambda: harness.scalar("SELECT count(*) FROM completed_job") == count, "the jobs", every_s=0.2
+    )
+    ends = [
+        row[0].timestamp()
+        for row in harness.rows("SELECT completed_at FROM completed_job ORDER BY completed_at")
+    ]
     failed = harness.scalar("SELECT count(*) FROM completed_job WHERE status <> 'success'")
     harness.forget_jobs()
     if failed:

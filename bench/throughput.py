@@ -23,8 +23,12 @@ def _rate(language: str, count: int) -> float:
         harness.queue_many(number, language=language)
         wakeups.job_queued(language)
         harness.wait_until(
-            lambda number=number: harness.scalar("SELECT count(*) FROM completed_job") == number, "the jobs", every_s=0.1  # type: ignore[misc]
+            lambda number=number: harness.scalar("SELECT count(*) FROM completed_job") == number,
+            "the jobs",
+            every_s=0.1,  # type: ignore[misc]
         )
-    seconds = harness.scalar("SELECT extract(epoch FROM max(completed_at) - min(started_at)) FROM completed_job")
+    seconds = harness.scalar(
+        "SELECT extract(epoch FROM max(completed_at) - min(started_at)) FROM completed_job"
+    )
     harness.forget_jobs()
     return count / float(seconds)

@@ -41,10 +41,33 @@ class Language(models.TextChoices):
 
 
 # Every language of Windmill's API. Known but not runnable yet gets another message than a typo.
-ALL_LANGUAGES = (
-    "python3 deno go bash powershell postgresql mysql bigquery snowflake mssql oracledb graphql nativets bun bunnative "
-    "php rust ansible csharp nu java ruby rlang duckdb dbt"
-).split()
+ALL_LANGUAGES = [
+    "python3",
+    "deno",
+    "go",
+    "bash",
+    "powershell",
+    "postgresql",
+    "mysql",
+    "bigquery",
+    "snowflake",
+    "mssql",
+    "oracledb",
+    "graphql",
+    "nativets",
+    "bun",
+    "bunnative",
+    "php",
+    "rust",
+    "ansible",
+    "csharp",
+    "nu",
+    "java",
+    "ruby",
+    "rlang",
+    "duckdb",
+    "dbt",
+]
 
 
 class ScriptKind(models.TextChoices):
@@ -71,22 +94,22 @@ class Script(models.Model):
     language = models.CharField(max_length=20)
     kind = models.CharField(max_length=20, choices=ScriptKind.choices, default=ScriptKind.SCRIPT)
     schema = models.JSONField(null=True, blank=True)
-    lock = models.TextField(null=True, blank=True)  # noqa: DJ001  null: never computed; "": nothing to install
-    lock_error_logs = models.TextField(null=True, blank=True)  # noqa: DJ001
+    lock = models.TextField(null=True, blank=True)
+    lock_error_logs = models.TextField(null=True, blank=True)
     created_by = models.CharField(max_length=255)
     created_at = models.DateTimeField(db_default=Now())
     archived = models.BooleanField(default=False)
     deleted = models.BooleanField(default=False)
     is_template = models.BooleanField(default=False)
     extra_perms = models.JSONField(default=dict, blank=True)
-    tag = models.CharField(max_length=50, null=True, blank=True)  # noqa: DJ001
+    tag = models.CharField(max_length=50, null=True, blank=True)
     envs = ArrayField(models.TextField(), null=True, blank=True)  # ["KEY=value"]
     timeout = models.IntegerField(null=True, blank=True)  # seconds
     priority = models.SmallIntegerField(null=True, blank=True)  # 1..100
     visible_to_runner_only = models.BooleanField(null=True, blank=True)
-    auto_kind = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001  "lib" when there is no main
+    auto_kind = models.CharField(max_length=20, null=True, blank=True)
     has_preprocessor = models.BooleanField(default=False)
-    on_behalf_of_email = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    on_behalf_of_email = models.CharField(max_length=255, null=True, blank=True)
     deployment_message = models.TextField(blank=True, default="")
     labels = ArrayField(models.CharField(max_length=50), null=True, blank=True)  # null: never given
     # Fields that clients send and expect back unchanged, and that later subsystems give a meaning to
@@ -103,7 +126,9 @@ class Script(models.Model):
                 name="script_one_head_a_path",
             ),
         ]
-        indexes: ClassVar = [models.Index(fields=["workspace", "path", "-created_at"], name="script_history_idx")]
+        indexes: ClassVar = [
+            models.Index(fields=["workspace", "path", "-created_at"], name="script_history_idx")
+        ]
 
     def __str__(self) -> str:
         return f"{self.path} {self.hash_hex}"
@@ -122,13 +147,17 @@ class Draft(models.Model):
     kind = models.CharField(max_length=20, default="script")
     path = models.CharField(max_length=255)
     value = models.JSONField()
-    base_hash = models.BigIntegerField(null=True, blank=True)  # head when the draft was begun: tells conflicts
+    base_hash = models.BigIntegerField(
+        null=True, blank=True
+    )  # head when the draft was begun: tells conflicts
     edited_at = models.DateTimeField(db_default=Now())
 
     class Meta:
         db_table = "draft"
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["workspace", "email", "kind", "path"], name="draft_once_a_person_and_path")
+            models.UniqueConstraint(
+                fields=["workspace", "email", "kind", "path"], name="draft_once_a_person_and_path"
+            )
         ]
 
     def __str__(self) -> str:
@@ -149,10 +178,10 @@ class Job(models.Model):
     workspace_id = models.CharField(max_length=50)
     kind = models.CharField(max_length=25, choices=JobKind.choices)
     runnable_id = models.BigIntegerField(null=True, blank=True)  # script hash
-    runnable_path = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
-    raw_code = models.TextField(null=True, blank=True)  # noqa: DJ001  previews only
-    script_lang = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001
-    script_entrypoint_override = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    runnable_path = models.CharField(max_length=255, null=True, blank=True)
+    raw_code = models.TextField(null=True, blank=True)
+    script_lang = models.CharField(max_length=20, null=True, blank=True)
+    script_entrypoint_override = models.CharField(max_length=255, null=True, blank=True)
     args = models.JSONField(null=True, blank=True)  # object by parameter name; null once deleted on request
     tag = models.CharField(max_length=255)
     created_by = models.CharField(max_length=255)
@@ -161,9 +190,9 @@ class Job(models.Model):
     permissioned_as_email = models.CharField(max_length=255)
     parent_job = models.UUIDField(null=True, blank=True)
     root_job = models.UUIDField(null=True, blank=True)
-    flow_step_id = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
-    trigger_kind = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001
-    trigger = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    flow_step_id = models.CharField(max_length=255, null=True, blank=True)
+    trigger_kind = models.CharField(max_length=20, null=True, blank=True)
+    trigger = models.CharField(max_length=255, null=True, blank=True)
     timeout = models.IntegerField(null=True, blank=True)  # seconds
     priority = models.SmallIntegerField(db_default=0)
     visible_to_owner = models.BooleanField(db_default=True)
@@ -189,20 +218,20 @@ class QueuedJob(models.Model):
 
     id = models.UUIDField(primary_key=True)
     workspace_id = models.CharField(max_length=50)
-    script_path = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    script_path = models.CharField(max_length=255, null=True, blank=True)
     created_at = models.DateTimeField(db_default=Now())
     scheduled_for = models.DateTimeField(db_default=Now())
     tag = models.CharField(max_length=255)
     priority = models.SmallIntegerField(db_default=0)
     running = models.BooleanField(db_default=False)
     started_at = models.DateTimeField(null=True, blank=True)
-    worker = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    worker = models.CharField(max_length=255, null=True, blank=True)
     attempt = models.IntegerField(db_default=0)  # nth claim
     last_ping = models.DateTimeField(null=True, blank=True)  # heartbeat of the current attempt
     suspend = models.IntegerField(db_default=0)
     suspend_until = models.DateTimeField(null=True, blank=True)
-    canceled_by = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
-    canceled_reason = models.TextField(null=True, blank=True)  # noqa: DJ001
+    canceled_by = models.CharField(max_length=255, null=True, blank=True)
+    canceled_reason = models.TextField(null=True, blank=True)
     mem_peak = models.IntegerField(null=True, blank=True)  # kB
     restarts = models.SmallIntegerField(db_default=0)  # after lost workers
 
@@ -250,12 +279,14 @@ class CompletedJob(models.Model):
     completed_at = models.DateTimeField(db_default=Now())
     duration_ms = models.BigIntegerField()
     result = OrderedJSONField(null=True, blank=True)
-    worker = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    worker = models.CharField(max_length=255, null=True, blank=True)
     mem_peak = models.IntegerField(null=True, blank=True)  # kB
-    canceled_by = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
-    canceled_reason = models.TextField(null=True, blank=True)  # noqa: DJ001
+    canceled_by = models.CharField(max_length=255, null=True, blank=True)
+    canceled_reason = models.TextField(null=True, blank=True)
     restarts = models.SmallIntegerField(db_default=0)
-    labels = ArrayField(models.CharField(max_length=255), null=True, blank=True)  # from the result's wm_labels
+    labels = ArrayField(
+        models.CharField(max_length=255), null=True, blank=True
+    )  # from the result's wm_labels
     deleted = models.BooleanField(db_default=False)
 
     class Meta:
@@ -323,7 +354,7 @@ class WorkerPing(models.Model):
     jobs_executed = models.BigIntegerField(default=0)
     current_job_id = models.UUIDField(null=True, blank=True)
     last_job_id = models.UUIDField(null=True, blank=True)
-    last_job_workspace_id = models.CharField(max_length=50, null=True, blank=True)  # noqa: DJ001
+    last_job_workspace_id = models.CharField(max_length=50, null=True, blank=True)
     occupancy_rate = models.FloatField(null=True, blank=True)  # 0..1 since start
     occupancy_rate_15s = models.FloatField(null=True, blank=True)
     occupancy_rate_5m = models.FloatField(null=True, blank=True)

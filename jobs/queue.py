@@ -150,7 +150,13 @@ def push_job(request: JobRequest) -> UUID:
     if request.scheduled_for is None and not request.scheduled_in_s:
         wakeups.job_queued(request.tag)
     job_id: UUID = parameters["id"]
-    logger.info("queued job=%s workspace=%s tag=%s path=%s", job_id, request.workspace_id, request.tag, request.runnable_path)
+    logger.info(
+        "queued job=%s workspace=%s tag=%s path=%s",
+        job_id,
+        request.workspace_id,
+        request.tag,
+        request.runnable_path,
+    )
     return job_id
 
 
@@ -175,7 +181,9 @@ def _claim_from_row(row: tuple[Any, ...]) -> Claim:
 _ARGS = list(Claim.__dataclass_fields__).index("args")
 
 
-def heartbeat(claims: Sequence[tuple[UUID, int]], mem_peaks: Sequence[int | None] | None = None) -> dict[UUID, str | None]:
+def heartbeat(
+    claims: Sequence[tuple[UUID, int]], mem_peaks: Sequence[int | None] | None = None
+) -> dict[UUID, str | None]:
     """Extend these leases. Answers {id: who asked to cancel it, or None} for those still held; the others are lost."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -195,7 +203,8 @@ def append_log(claim: tuple[UUID, int], text: str) -> None:
         return
     with connection.cursor() as cursor:
         cursor.execute(
-            sql.load("append_logs"), {"ids": [claim[0]], "attempts": [claim[1]], "logs": [text.replace("\x00", "")]}
+            sql.load("append_logs"),
+            {"ids": [claim[0]], "attempts": [claim[1]], "logs": [text.replace("\x00", "")]},
         )
         if cursor.rowcount == 0:
             raise LeaseLost(f"claim {claim[1]} of job {claim[0]} is over; its output was dropped")
@@ -205,7 +214,9 @@ def append_log(claim: tuple[UUID, int], text: str) -> None:
 def append_system_log(*, job_id: UUID, workspace_id: str, text: str) -> None:
     """Append a line of the system's own (cancel, restart) to a job's log."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.load("append_system_log"), {"id": job_id, "workspace_id": workspace_id, "logs": text})
+        cursor.execute(
+            sql.load("append_system_log"), {"id": job_id, "workspace_id": workspace_id, "logs": text}
+        )
 
 
 def complete_jobs(completions: Sequence[Completion]) -> set[UUID]:
@@ -238,12 +249,16 @@ def complete_job(claim: tuple[UUID, int], *, result: Any, status: str = JobStatu
 def release_job(claim: tuple[UUID, int], *, count_restart: bool = False) -> None:
     """Put a claimed job back into the queue. Raises LeaseLost when the claim is over."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.load("release"), {"id": claim[0], "attempt": claim[1], "count_restart": count_restart})
+        cursor.execute(
+            sql.load("release"), {"id": claim[0], "attempt": claim[1], "count_restart": count_restart}
+        )
         if cursor.rowcount == 0:
             raise LeaseLost(f"claim {claim[1]} of job {claim[0]} is over; it was not put back")
 
 
-def cancel_job(*, job_id: UUID, workspace_id: str, username: str, reason: str | None, force: bool = False) -> bool:
+def cancel_job(
+    *, job_id: UUID, workspace_id: str, username: str, reason: str | None, force: bool = False
+) -> bool:
     """Cancel a job. True: it is over. False: its worker has been asked to stop it (seconds at most).
 
     Raises JobNotFound, and says so when the job had ended before.
@@ -263,7 +278,9 @@ def cancel_job(*, job_id: UUID, workspace_id: str, username: str, reason: str | 
             cursor.execute(sql.load("cancel_queued"), parameters)
             if cursor.rowcount:
                 append_system_log(
-                    job_id=job_id, workspace_id=workspace_id, text=f"canceled by {username}: (force cancel: {str(force).lower()})\n"
+                    job_id=job_id,
+                    workspace_id=workspace_id,
+                    text=f"canceled by {username}: (force cancel: {str(force).lower()})\n",
                 )
                 wakeups.jobs_changed([job_id])
                 if force:
@@ -325,7 +342,13 @@ def recover_lost_jobs() -> tuple[int, int]:
         cursor.execute(sql.load("fail_lost"), parameters)
         failed = cursor.fetchall()
     for job_id, workspace_id, tag, worker, restarts in restarted:
-        logger.warning("restarted job=%s: worker=%s sent no heartbeat (%s/%s)", job_id, worker, restarts, settings.RESTART_LIMIT)
+        logger.warning(
+            "restarted job=%s: worker=%s sent no heartbeat (%s/%s)",
+            job_id,
+            worker,
+            restarts,
+            settings.RESTART_LIMIT,
+        )
         append_system_log(
             job_id=job_id,
             workspace_id=workspace_id,

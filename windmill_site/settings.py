@@ -22,7 +22,9 @@ def _stop(message: str) -> None:
 class _Env(environ.Env):
     """django-environ, with errors that name the variable, what it holds and what it should hold."""
 
-    def get_value(self, var: str, cast: Any = None, default: Any = environ.Env.NOTSET, parse_default: bool = False) -> Any:
+    def get_value(
+        self, var: str, cast: Any = None, default: Any = environ.Env.NOTSET, parse_default: bool = False
+    ) -> Any:
         try:
             return super().get_value(var, cast=cast, default=default, parse_default=parse_default)
         except (ValueError, TypeError, KeyError) as exc:
@@ -96,7 +98,9 @@ SUPERADMIN_EMAIL = env.str("SUPERADMIN_EMAIL", default="admin@windmill.dev").low
 SUPERADMIN_PASSWORD = env.str("SUPERADMIN_PASSWORD", default="changeme")
 SUPERADMIN_SECRET = env.str("SUPERADMIN_SECRET", default="") or None
 if SUPERADMIN_SECRET is not None and len(SUPERADMIN_SECRET) < 16:
-    _stop("SUPERADMIN_SECRET is shorter than 16 characters; it acts as a superadmin token, so make it long and random.")
+    _stop(
+        "SUPERADMIN_SECRET is shorter than 16 characters; it acts as a superadmin token, so make it long and random."
+    )
 CREATE_WORKSPACE_REQUIRE_SUPERADMIN = _bool("CREATE_WORKSPACE_REQUIRE_SUPERADMIN", default=True)
 SESSION_DAYS = _positive("SESSION_DAYS", 14)
 
@@ -128,7 +132,9 @@ WORKER_GROUP = env.str("WORKER_GROUP", default="default")
 WORKER_TAGS = _list("WORKER_TAGS")
 FORCE_WORKER_TAGS = _list("FORCE_WORKER_TAGS")
 NUM_WORKERS = _positive("NUM_WORKERS", 1, most=1000)
-SLEEP_QUEUE = _positive("SLEEP_QUEUE", 50 * NUM_WORKERS, least=10)  # milliseconds between polls without NOTIFY
+SLEEP_QUEUE = _positive(
+    "SLEEP_QUEUE", 50 * NUM_WORKERS, least=10
+)  # milliseconds between polls without NOTIFY
 HEARTBEAT_SECONDS = _positive("HEARTBEAT_SECONDS", 5)
 if HEARTBEAT_SECONDS * 2 > ZOMBIE_JOB_TIMEOUT:
     _stop(
@@ -138,7 +144,9 @@ if HEARTBEAT_SECONDS * 2 > ZOMBIE_JOB_TIMEOUT:
 KEEP_JOB_DIR = _bool("KEEP_JOB_DIR", default=False)
 JOB_ISOLATION = env.str("JOB_ISOLATION", default="warn")
 if JOB_ISOLATION not in ("refuse", "warn"):
-    _stop(f"JOB_ISOLATION is {JOB_ISOLATION!r}; expected refuse (no isolation, no jobs) or warn (run and say so).")
+    _stop(
+        f"JOB_ISOLATION is {JOB_ISOLATION!r}; expected refuse (no isolation, no jobs) or warn (run and say so)."
+    )
 JOB_MEMORY_LIMIT_MB = _positive("JOB_MEMORY_LIMIT_MB", 2048, least=32)
 INIT_SCRIPT = env.str("INIT_SCRIPT", default="")
 WHITELIST_ENVS = _list("WHITELIST_ENVS")
@@ -151,13 +159,19 @@ if _url_file:
     try:
         DATABASE_URL = Path(_url_file).read_text().strip()
     except OSError as exc:
-        raise ImproperlyConfigured(f"DATABASE_URL_FILE is {_url_file!r}, which cannot be read: {exc.strerror}.") from exc
+        raise ImproperlyConfigured(
+            f"DATABASE_URL_FILE is {_url_file!r}, which cannot be read: {exc.strerror}."
+        ) from exc
 else:
     DATABASE_URL = env.str("DATABASE_URL", default="")
 if not DATABASE_URL:
-    _stop("DATABASE_URL is not set. `./windmill up` starts an embedded PostgreSQL; anything else needs the address of one.")
+    _stop(
+        "DATABASE_URL is not set. `./windmill up` starts an embedded PostgreSQL; anything else needs the address of one."
+    )
 if not DATABASE_URL.startswith(("postgres://", "postgresql://")):
-    _stop("DATABASE_URL must start with postgres:// or postgresql://; PostgreSQL 14 or newer is the one database we run on.")
+    _stop(
+        "DATABASE_URL must start with postgres:// or postgresql://; PostgreSQL 14 or newer is the one database we run on."
+    )
 # LISTEN needs a connection of its own that no transaction-mode pooler sits in front of.
 DATABASE_DIRECT_URL = env.str("DATABASE_DIRECT_URL", default="") or DATABASE_URL
 DATABASE_CONNECTIONS = _positive("DATABASE_CONNECTIONS", 50, least=2)
@@ -167,7 +181,12 @@ _database["ENGINE"] = "django.db.backends.postgresql"
 _database.setdefault("OPTIONS", {})
 if not TESTING:
     # Threads come and go with requests; connections must not. (Tests count on one connection a thread.)
-    _database["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DATABASE_CONNECTIONS, "timeout": 15, "max_idle": 120}
+    _database["OPTIONS"]["pool"] = {
+        "min_size": 1,
+        "max_size": DATABASE_CONNECTIONS,
+        "timeout": 15,
+        "max_idle": 120,
+    }
 _database["CONN_MAX_AGE"] = 0
 # A transaction-mode pooler may hand each transaction another server connection: nothing may be session-scoped.
 _database["DISABLE_SERVER_SIDE_CURSORS"] = True

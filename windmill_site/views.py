@@ -49,5 +49,8 @@ def server_error(request: HttpRequest) -> HttpResponse:
     incident = uuid.uuid4().hex[:8]
     logger.error("server error incident=%s path=%s", incident, request.path)
     if _is_api(request):
-        return text(f"Internal error: something went wrong on our side; quote incident {incident} to the operator", 500)
-    return render(request, "errors/500.html", {"incident": incident}, status=500)
+        return text(
+            f"Internal error: something went wrong on our side; quote incident {incident} to the operator",
+            500,
+        )
+    return render(request, "errors/500.html", {"error_id": incident}, status=500)

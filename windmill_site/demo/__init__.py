@@ -19,7 +19,14 @@ PEOPLE = {"ada": "developer", "olga": "operator"}
 _SCRIPTS = Path(__file__).parent / "scripts"
 # path, file, language, summary, tag, labels
 SCRIPTS: tuple[tuple[str, str, str, str, str | None, list[str]], ...] = (
-    ("f/sales/sales_by_region", "sales_by_region.py", "python3", "Sales by region from a CSV", None, ["report"]),
+    (
+        "f/sales/sales_by_region",
+        "sales_by_region.py",
+        "python3",
+        "Sales by region from a CSV",
+        None,
+        ["report"],
+    ),
     ("f/sales/weekly_report", "weekly_report.py", "python3", "Weekly report", None, ["report"]),
     ("f/ops/import_contacts", "import_contacts.py", "python3", "Import contacts", None, []),
     ("f/ops/backfill", "backfill.py", "python3", "Backfill in batches", None, ["slow"]),
@@ -58,19 +65,25 @@ def seed(admin: Account) -> int:
 def _add_people() -> None:
     workspace = Workspace.objects.get(pk=WORKSPACE)
     for username, role in PEOPLE.items():
-        account, made = Account.objects.get_or_create(pk=f"{username}@example.com", defaults={"name": username.title()})
+        account, made = Account.objects.get_or_create(
+            pk=f"{username}@example.com", defaults={"name": username.title()}
+        )
         if made:
             account.set_password(PASSWORD)
             account.save(update_fields=["password"])
         Member.objects.get_or_create(
-            workspace=workspace, email=account.email, defaults={"username": username, "operator": role == "operator"}
+            workspace=workspace,
+            email=account.email,
+            defaults={"username": username, "operator": role == "operator"},
         )
 
 
 def _add_assets(caller: Caller) -> None:
     for name, summary in (("sales", "Reports for the sales team"), ("ops", "Keeping things running")):
         if not Folder.objects.filter(workspace=caller.workspace, name=name).exists():
-            folders.create_folder(caller, name=name, summary=summary, extra_perms={"g/all": False, "u/ada": True})
+            folders.create_folder(
+                caller, name=name, summary=summary, extra_perms={"g/all": False, "u/ada": True}
+            )
     if not Group.objects.filter(workspace=caller.workspace, name="analysts").exists():
         groups.create_group(caller, name="analysts", summary="People who read the numbers")
         groups.add_to_group(caller, "analysts", username="ada")
@@ -79,7 +92,9 @@ def _add_assets(caller: Caller) -> None:
         ("f/ops/warehouse_password", "correct-horse-battery", True, "Password of the warehouse database"),
     ):
         if not Variable.objects.filter(workspace=caller.workspace, path=path).exists():
-            variables.create_variable(caller, path=path, value=value, is_secret=is_secret, description=description)
+            variables.create_variable(
+                caller, path=path, value=value, is_secret=is_secret, description=description
+            )
     if not Resource.objects.filter(workspace=caller.workspace, path="f/ops/warehouse").exists():
         resources.create_resource(
             caller,
@@ -101,6 +116,13 @@ def _deploy(
     caller: Caller, path: str, file: str, language: str, summary: str, tag: str | None, labels: list[str]
 ) -> Script:
     draft = scripts.ScriptDraft(
-        path=path, content=(_SCRIPTS / file).read_text(), language=language, summary=summary, tag=tag, labels=labels
+        path=path,
+        content=(_SCRIPTS / file).read_text(),
+        language=language,
+        summary=summary,
+        tag=tag,
+        labels=labels,
     )
-    return scripts.deploy_script(caller, draft, auto_parent=True, skip_if_noop=True, deployment_message="Demo data")
+    return scripts.deploy_script(
+        caller, draft, auto_parent=True, skip_if_noop=True, deployment_message="Demo data"
+    )

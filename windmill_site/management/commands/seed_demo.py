@@ -16,5 +16,9 @@ class Command(BaseCommand):
         if admin is None:
             raise CommandError("there is no superadmin yet; start the instance once with ./windmill up")
         queued = demo.seed(admin)
-        self.stdout.write(f"workspace {demo.WORKSPACE} is filled; {queued} runs were queued (a running worker executes them)")
-        self.stdout.write(f"people: {', '.join(f'{name}@example.com' for name in demo.PEOPLE)}, password {demo.PASSWORD}")
+        self.stdout.write(
+            f"workspace {demo.WORKSPACE} is filled; {queued} runs were queued (a running worker executes them)"
+        )
+        self.stdout.write(
+            f"people: {', '.join(f'{name}@example.com' for name in demo.PEOPLE)}, password {demo.PASSWORD}"
+        )
