@@ -222,6 +222,7 @@ class Supervisor:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._environment: dict[str, str] = {}
         self._report: dict[str, Any] = {}  # what prepare.py found
+        self._static_failure = ""
 
     # --- start ---------------------------------------------------------------------------------------------
 
@@ -304,7 +305,9 @@ class Supervisor:
             with contextlib.suppress(asyncio.CancelledError):
                 await work
             return False
-        return all(work.result())
+        if all(work.result()) and self._static_failure:
+            self.console.error(self._static_failure)
+        return all(work.result()) and not self._static_failure
 
     async def _bring_up_database(self, how: str) -> bool:
         with self.console.step("Database") as details:
@@ -329,21 +332,22 @@ class Supervisor:
             ):  # not where an operator told us to put them: it may hold more
                 shutil.rmtree(root, ignore_errors=True)
             code, output = await self._run_once(
-                [sys.executable, "manage.py", "collectstatic", "--noinput", "--verbosity", "0"]
+                [sys.executable, "manage.py", "collectstatic", "--noinput", "--verbosity", "0"],
+                stderr=asyncio.subprocess.STDOUT,
             )
             if code != 0:
-                self.console.error(
-                    f"{output}\nStatic files could not be collected into {root} ({exit_sentence(code)})."
-                )
-                return False
+                # Told later, if at all: a wrong setting fails both steps, and the other one has the sentence.
+                self._static_failure = f"{output}\nStatic files could not be collected into {root}."
+                return True
             static_files.mark_collected(root, wanted)
         return True
 
-    async def _run_once(self, command: list[str]) -> tuple[int, str]:
+    async def _run_once(self, command: list[str], *, stderr: int | None = None) -> tuple[int, str]:
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
             env=self._environment | {"PYTHONPATH": str(PROJECT_DIR)},
             cwd=PROJECT_DIR,
             start_new_session=True,
