@@ -164,12 +164,15 @@ def queue_many(count: int, *, language: str = "python3", tag: str | None = None,
     execute(
         """
         WITH asked AS (
-            INSERT INTO job (id, workspace_id, kind, raw_code, script_lang, args, tag, created_by, permissioned_as, permissioned_as_email)
+            INSERT INTO job (id, workspace_id, kind, raw_code, script_lang, args, tag, created_by, permissioned_as,
+                             permissioned_as_email)
             SELECT gen_random_uuid(), %s, 'preview', %s, %s, '{}', %s, 'admin', 'u/admin', 'admin@windmill.dev'
               FROM generate_series(1, %s)
             RETURNING id, workspace_id, created_at, tag)
         INSERT INTO queue (id, workspace_id, created_at, scheduled_for, tag)
-        SELECT id, workspace_id, created_at, created_at + CASE WHEN %s THEN interval '1 day' ELSE interval '0' END, tag FROM asked
+        SELECT id, workspace_id, created_at,
+               created_at + CASE WHEN %s THEN interval '1 day' ELSE interval '0' END, tag
+          FROM asked
         """,
         [WORKSPACE, NOOP.get(language, "x"), language, tag or language, count, later],
     )

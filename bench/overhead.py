@@ -1,5 +1,6 @@
 """One slot, N no-op jobs: time a job, and where it goes."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -84,7 +85,7 @@ def _busy_queue(language: str, count: int) -> tuple[float, float]:
     harness.forget_jobs()
     if failed:
         sys.exit(f"{failed} of {count} no-op jobs failed")
-    steps = [(later - earlier) * 1000 for earlier, later in zip(ends, ends[1:], strict=False)]
+    steps = [(later - earlier) * 1000 for earlier, later in itertools.pairwise(ends)]
     return harness.percentile(steps, 0.5), harness.percentile(steps, 0.95)
 
 

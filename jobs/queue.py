@@ -309,7 +309,8 @@ def run_now(*, job_id: UUID, workspace_id: str) -> None:
     """Make a job that is scheduled for later due at once. Raises JobNotFound."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE queue SET scheduled_for = statement_timestamp() WHERE id = %s AND workspace_id = %s AND NOT running RETURNING tag",
+            "UPDATE queue SET scheduled_for = statement_timestamp()"
+            " WHERE id = %s AND workspace_id = %s AND NOT running RETURNING tag",
             [job_id, workspace_id],
         )
         row = cursor.fetchone()

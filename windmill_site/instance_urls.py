@@ -74,7 +74,8 @@ def _health() -> dict[str, Any]:
     try:
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT count(*) FROM worker_ping WHERE state <> 'failed' AND ping_at > statement_timestamp() - make_interval(secs => %s)",
+                "SELECT count(*) FROM worker_ping WHERE state <> 'failed'"
+                " AND ping_at > statement_timestamp() - make_interval(secs => %s)",
                 [ALIVE_SECONDS],
             )
             workers = cursor.fetchone()[0]

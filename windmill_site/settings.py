@@ -59,7 +59,7 @@ def _list(name: str) -> list[str]:
     return [item.strip() for item in env.str(name, default="").split(",") if item.strip()]
 
 
-# --- what this process is -----------------------------------------------------------------------------------------
+# --- what this process is ---
 
 MODE = env.str("MODE", default="standalone")
 if MODE not in ("standalone", "server", "worker"):
@@ -92,7 +92,7 @@ if not SECRET_KEY:
 # Encrypts the workspace keys. Separate from SECRET_KEY so that the latter can be changed without losing secrets.
 ENCRYPTION_KEY = env.str("ENCRYPTION_KEY", default="") or SECRET_KEY
 
-# --- governance ---------------------------------------------------------------------------------------------------
+# --- governance ---
 
 SUPERADMIN_EMAIL = env.str("SUPERADMIN_EMAIL", default="admin@windmill.dev").lower()
 SUPERADMIN_PASSWORD = env.str("SUPERADMIN_PASSWORD", default="changeme")
@@ -104,7 +104,7 @@ if SUPERADMIN_SECRET is not None and len(SUPERADMIN_SECRET) < 16:
 CREATE_WORKSPACE_REQUIRE_SUPERADMIN = _bool("CREATE_WORKSPACE_REQUIRE_SUPERADMIN", default=True)
 SESSION_DAYS = _positive("SESSION_DAYS", 14)
 
-# --- jobs ---------------------------------------------------------------------------------------------------------
+# --- jobs ---
 
 TIMEOUT = _positive("TIMEOUT", 604_800)  # seconds no job may exceed
 JOB_DEFAULT_TIMEOUT = env.int("JOB_DEFAULT_TIMEOUT", default=0) or None  # seconds; None: TIMEOUT applies
@@ -126,7 +126,7 @@ MAX_LOG_SIZE_MB = _positive("MAX_LOG_SIZE_MB", 50)
 MAX_REQUEST_SIZE_MB = _positive("MAX_REQUEST_SIZE_MB", 50)
 NO_LOGS = _bool("NO_LOGS", default=False)
 
-# --- workers ------------------------------------------------------------------------------------------------------
+# --- workers ---
 
 WORKER_GROUP = env.str("WORKER_GROUP", default="default")
 WORKER_TAGS = _list("WORKER_TAGS")
@@ -152,7 +152,7 @@ INIT_SCRIPT = env.str("INIT_SCRIPT", default="")
 WHITELIST_ENVS = _list("WHITELIST_ENVS")
 WORKER_DIR = Path(env.str("WORKER_DIR", default="/tmp/windmill"))
 
-# --- database -----------------------------------------------------------------------------------------------------
+# --- database ---
 
 _url_file = env.str("DATABASE_URL_FILE", default="")
 if _url_file:
@@ -193,7 +193,7 @@ _database["DISABLE_SERVER_SIDE_CURSORS"] = True
 DATABASES = {"default": _database}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# --- Django -------------------------------------------------------------------------------------------------------
+# --- Django ---
 
 ALLOWED_HOSTS = ["*"]  # the API answers under any name a proxy gives it; links are built from BASE_URL
 INSTALLED_APPS = [
