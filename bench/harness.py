@@ -1,7 +1,7 @@
 """What the benchmarks share: the database, worker and server processes, percentiles, tables, JSON.
 
-A benchmark runs against the PostgreSQL of DATABASE_URL (`./windmill bench` starts one with durable settings) in a database of
-its own, which it makes anew. Figures are medians over many jobs; compare within one run, machines differ and drift.
+A benchmark runs against the PostgreSQL of DATABASE_URL (`./windmill bench` starts one with durable settings), in a
+database of its own, made anew. Figures are medians over many jobs; compare within one run, machines drift.
 """
 
 import contextlib
