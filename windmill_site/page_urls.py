@@ -1,8 +1,17 @@
-"""Addresses of the pages (UI.md section 5)."""
+"""Addresses of the pages."""
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
+
+from windmill_site import home, palette
 
 urlpatterns = [
     path("admin/", admin.site.urls),
+    path("palette/", palette.palette, name="palette"),
+    path("w/<str:workspace>/", home.home, name="home"),
+    path("w/<str:workspace>/samples/run/", home.run_sample, name="run-sample"),
+    path("w/<str:workspace>/archive/scripts/<path:path>/", home.archive_script, name="archive-script"),
+    path("", include("workspaces.page_urls")),
+    path("", include("jobs.page_urls")),
+    path("", include("workers.page_urls")),
 ]

@@ -107,8 +107,12 @@ def workspace_page(
 
 
 def signed_in(request: HttpRequest) -> Identity:
-    """Who is asking. Raises NotSignedIn, ChangePasswordFirst (the well-known first password, from another machine)."""
+    """Who is asking. Raises NotSignedIn, ChangePasswordFirst (the well-known first password, from another machine),
+    PermissionDenied for tokens that programs hold: pages show and do too many things to check scopes one by one.
+    """
     identity = middleware.identify_or_raise(request)
+    if identity.is_job or identity.scopes is not None or (identity.read_only and request.method not in ("GET", "HEAD")):
+        raise PermissionDenied("this token is limited to a part of the API; sign in to use the pages")
     account = identity.account
     if account is not None and account.must_change_password and not middleware.is_from_loopback(request):
         raise ChangePasswordFirst(f"{account.email} still has its default password; choose a new one first")

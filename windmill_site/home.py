@@ -1,0 +1,106 @@
+"""The home page of a workspace: its scripts in one list, and the first steps when there are none."""
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.views.decorators.http import require_POST, require_safe
+
+from jobs import script_list, scripts
+from jobs.models import ScriptKind
+from workspaces import pages
+from workspaces.access import Caller
+from workspaces.pages import workspace_page
+from windmill_site import samples
+from windmill_site.context import workspace_url
+
+
+@require_safe
+@workspace_page(operators=True)
+def home(request: HttpRequest, caller: Caller) -> HttpResponse:
+    """/w/<workspace>/?q=&kind=&language=&owner=&label=&archived=&cursor=: the list, its next page, or all around it."""
+    given = request.GET
+    filters = script_list.Filters(
+        search=given.get("q", "").strip()[:200],
+        kind=given.get("kind", ""),
+        language=given.get("language", ""),
+        owner=given.get("owner", ""),
+        label=given.get("label", ""),
+        archived=given.get("archived") == "1",
+    )
+    page = script_list.list_page(caller, filters, cursor=given.get("cursor"))
+    query = _query(filters)
+    context = {
+        "page": page,
+        "filters": filters,
+        "query": query,
+        "base": workspace_url(caller.workspace_id),
+        "kind_names": dict(ScriptKind.choices),
+        "may_create": not caller.is_operator,
+        "caller": caller,
+    }
+    if given.get("cursor") and pages.is_fragment(request):
+        return render(request, "home/_rows.html", context)
+    choices = script_list.choices(caller, archived=filters.archived)
+    context["chips"] = _chips(filters, choices)
+    context["is_empty"] = not page.rows and not filters.are_set
+    response = pages.respond(request, "home/home.html", context, fragment="home/_list.html")
+    if pages.is_fragment(request):
+        response.headers["HX-Replace-Url"] = request.path + query
+    return response
+
+
+def _query(filters: script_list.Filters, **changed: str | bool) -> str:
+    """The query string of these filters with some of them changed."""
+    values: dict[str, str | bool] = {
+        "q": filters.search,
+        "kind": filters.kind,
+        "language": filters.language,
+        "owner": filters.owner,
+        "label": filters.label,
+        "archived": filters.archived,
+    }
+    return pages.clean_query({**values, **changed})
+
+
+def _chips(filters: script_list.Filters, choices: script_list.Choices) -> list[dict[str, object]]:
+    """Groups of chips; a group with a single choice tells nothing and is left out unless it is set."""
+    kinds = dict(ScriptKind.choices)
+    groups = (
+        ("kind", "Kind", filters.kind, [(kind, kinds.get(kind, kind)) for kind in choices.kinds]),
+        ("language", "Language", filters.language, [(language, "") for language in choices.languages]),
+        ("owner", "Folder or owner", filters.owner, [(owner, owner) for owner in choices.owners]),
+    )
+    shown = []
+    for name, label, chosen, options in groups:
+        if len(options) < 2 and not chosen:
+            continue
+        if chosen and chosen not in dict(options):
+            options = [*options, (chosen, chosen)]
+        shown.append(
+            {
+                "name": name,
+                "label": label,
+                "all_query": _query(filters, **{name: ""}) or "?",
+                "is_all": not chosen,
+                "as_menu": len(options) > 6,
+                "options": [
+                    {"value": value, "text": text, "current": value == chosen, "query": _query(filters, **{name: value})}
+                    for value, text in options
+                ],
+            }
+        )
+    return shown
+
+
+@require_POST
+@workspace_page
+def archive_script(request: HttpRequest, caller: Caller, path: str) -> HttpResponse:
+    """Take a script out of the list; its row goes."""
+    scripts.archive_path(caller, path)
+    return pages.toast(HttpResponse(), f"Archived {path}")
+
+
+@require_POST
+@workspace_page
+def run_sample(request: HttpRequest, caller: Caller) -> HttpResponse:
+    """Make the sample script and run it: from an empty workspace to a result in one click."""
+    return HttpResponseRedirect(f"{workspace_url(caller.workspace_id)}runs/{samples.run_sample(caller)}/")

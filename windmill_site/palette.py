@@ -1,0 +1,124 @@
+"""The palette (Ctrl-K): pages, scripts, variables, resources and actions whose name or path matches."""
+
+from collections.abc import Iterable, Iterator
+from typing import TypedDict
+from uuid import UUID
+
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from jobs import scripts
+from windmill_site.context import may_create_workspace, navigation, workspace_url
+from windmill_site.templatetags.ui import language_icon
+from workspaces import access, resources, variables
+from workspaces.access import Caller, Identity
+from workspaces.errors import DomainError
+from workspaces.pages import page
+
+MOST_HITS = 20
+_MOST_OF_A_KIND = 8
+
+
+class Hit(TypedDict):
+    """One line of the palette."""
+
+    icon: str
+    title: str
+    hint: str
+    url: str
+    kind: str
+
+
+@require_safe
+@page
+def palette(request: HttpRequest, identity: Identity) -> HttpResponse:
+    """/palette/?q=&w=: the fragment under the search field, for workspace `w`."""
+    text = request.GET.get("q", "").strip()[:100]
+    caller: Caller | None = None
+    if wanted := request.GET.get("w"):
+        try:
+            caller = access.enter_workspace(identity, wanted)
+        except DomainError:  # archived or left since the page was loaded
+            caller = None
+    hits = list(find(identity, caller, text))[:MOST_HITS]
+    return render(request, "partials/palette_results.html", {"hits": hits, "q": text})
+
+
+def find(identity: Identity, caller: Caller | None, text: str) -> Iterator[Hit]:
+    """Hits for `text`, best kind first. Without text: where one can go, then what was deployed last."""
+    words = text.lower().split()
+    if caller is not None:
+        base = workspace_url(caller.workspace_id)
+        if run := _run_id(text):
+            yield Hit(icon="activity", title="Run", hint=str(run), url=f"{base}runs/{run}/", kind="Run")
+        if words:
+            yield from _items(caller, words, base)
+        yield from _matching(words, _pages(caller, base))
+        if not words:
+            yield from _items(caller, words, base)
+    yield from _matching(words, _places(identity))
+
+
+def _run_id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _matching(words: list[str], hits: Iterable[Hit]) -> Iterator[Hit]:
+    for hit in hits:
+        looked_at = f"{hit['title']} {hit['hint']}".lower()
+        if all(word in looked_at for word in words):
+            yield hit
+
+
+def _items(caller: Caller, words: list[str], base: str) -> Iterator[Hit]:
+    by_path, by_summary = Q(), Q()
+    for word in words:
+        by_path &= Q(path__icontains=word)
+        by_summary &= Q(path__icontains=word) | Q(summary__icontains=word)
+    for script in scripts.list_scripts(caller).filter(by_summary)[:_MOST_OF_A_KIND]:
+        yield Hit(
+            icon=language_icon(script.language),
+            title=script.summary or script.path.rsplit("/", 1)[-1],
+            hint=script.path,
+            url=f"{base}scripts/{script.path}/" + ("run/" if caller.is_operator else ""),
+            kind="Script",
+        )
+    if not words or caller.is_operator:
+        return
+    for kind, icon, rows in (
+        ("Variable", "key-round", variables.list_variables(caller)),
+        ("Resource", "boxes", resources.list_resources(caller)),
+    ):
+        for path in rows.filter(by_path).values_list("path", flat=True)[:_MOST_OF_A_KIND]:
+            yield Hit(
+                icon=icon, title=path.rsplit("/", 1)[-1], hint=path, url=f"{base}{kind.lower()}s/?edit={path}", kind=kind
+            )
+
+
+def _pages(caller: Caller, base: str) -> Iterator[Hit]:
+    for group in navigation(caller, ""):
+        for item in group["items"]:
+            yield Hit(icon=item["icon"], title=item["name"], hint=f"g {item['key']}", url=item["url"], kind="Page")
+    if caller.is_operator:
+        return
+    yield Hit(icon="boxes", title="Resource types", hint="", url=f"{base}resource-types/", kind="Page")
+    yield Hit(icon="users", title="Groups", hint="", url=f"{base}groups/", kind="Page")
+    yield Hit(icon="plus", title="New Python script", hint="create", url=f"{base}scripts/new/?language=python3", kind="Action")
+    yield Hit(icon="plus", title="New Bash script", hint="create", url=f"{base}scripts/new/?language=bash", kind="Action")
+    yield Hit(icon="plus", title="New variable", hint="create secret", url=f"{base}variables/?new=1", kind="Action")
+    yield Hit(icon="plus", title="New resource", hint="create", url=f"{base}resources/?new=1", kind="Action")
+
+
+def _places(identity: Identity) -> Iterator[Hit]:
+    yield Hit(icon="user", title="Account", hint="name password", url="/account/", kind="Page")
+    yield Hit(icon="key-round", title="Tokens", hint="api token", url="/account/tokens/", kind="Page")
+    yield Hit(icon="building-2", title="Switch workspace", hint="", url="/workspaces/", kind="Action")
+    if may_create_workspace(identity):
+        yield Hit(icon="plus", title="Create a workspace", hint="", url="/workspaces/new/", kind="Action")
+    if identity.super_admin:
+        yield Hit(icon="shield-check", title="Administration", hint="admin", url="/admin/", kind="Page")

@@ -1,0 +1,148 @@
+"""What the workers page shows: groups, workers as they last reported, and the queue of each tag."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from django.db import connection
+from django.utils import timezone
+
+from jobs.models import WorkerPing
+from workspaces.access import Caller
+
+LATE = timedelta(seconds=20)  # pings come every few seconds; after this one something is wrong
+GONE = timedelta(seconds=60)  # after this a worker counts as dead
+_MOST_TAGS = 200
+_MOST_WORKERS = 1000
+
+
+class Occupancy(NamedTuple):
+    """How busy a worker was over a span of time."""
+
+    span: str
+    percent: int
+
+
+@dataclass(kw_only=True)
+class ShownWorker:
+    """A worker and what to say about it."""
+
+    ping: WorkerPing
+    health: str  # live, starting, draining, late, gone, failed
+    last_job_url_id: str | None  # last job, where the reader may open it from this workspace
+
+    @property
+    def occupancy(self) -> list["Occupancy"]:
+        """Share of slot time spent on jobs, over three spans; those measured so far."""
+        rates = (
+            ("15 seconds", self.ping.occupancy_rate_15s),
+            ("5 minutes", self.ping.occupancy_rate_5m),
+            ("30 minutes", self.ping.occupancy_rate_30m),
+        )
+        return [Occupancy(span, round(100 * min(rate, 1.0))) for span, rate in rates if rate is not None]
+
+    @property
+    def takes_jobs(self) -> bool:
+        return self.health in ("live", "late", "starting")
+
+
+@dataclass(kw_only=True)
+class TagQueue:
+    """What waits for one tag."""
+
+    tag: str
+    waiting: int
+    running: int
+    scheduled: int
+    oldest_at: datetime | None  # when the one that waits longest could have started
+    workers: int = 0  # live workers that take this tag
+
+
+@dataclass(kw_only=True)
+class ShownGroup:
+    """A worker group, summed up."""
+
+    name: str
+    workers: list[ShownWorker] = field(default_factory=list)
+    waiting: int = 0  # jobs whose tag this group takes
+
+    @property
+    def live_count(self) -> int:
+        return sum(worker.takes_jobs for worker in self.workers)
+
+    @property
+    def slots(self) -> int:
+        return sum(worker.ping.slots for worker in self.workers if worker.takes_jobs)
+
+    @property
+    def busy_slots(self) -> int:
+        return sum(worker.ping.busy_slots for worker in self.workers if worker.takes_jobs)
+
+    @property
+    def tags(self) -> list[str]:
+        return sorted({tag for worker in self.workers if worker.takes_jobs for tag in worker.ping.custom_tags})
+
+
+@dataclass(kw_only=True)
+class Overview:
+    """All of the page. `uncovered`: tags that jobs wait for and no live worker takes."""
+
+    groups: list[ShownGroup]
+    queue: list[TagQueue]
+
+    @property
+    def uncovered(self) -> list[TagQueue]:
+        return [row for row in self.queue if row.waiting and not row.workers]
+
+
+def overview(caller: Caller) -> Overview:
+    """Workers serve every workspace; the queue shown is that of the caller's (superadmins: of all). Two queries."""
+    now = timezone.now()
+    groups: dict[str, ShownGroup] = {}
+    for ping in WorkerPing.objects.order_by("worker_group", "worker")[:_MOST_WORKERS]:
+        may_open = ping.last_job_id is not None and ping.last_job_workspace_id == caller.workspace_id
+        groups.setdefault(ping.worker_group, ShownGroup(name=ping.worker_group)).workers.append(
+            ShownWorker(ping=ping, health=_health(ping, now), last_job_url_id=str(ping.last_job_id) if may_open else None)
+        )
+    queue = _queue_by_tag(None if caller.is_super_admin else caller.workspace_id)
+    for row in queue:
+        for group in groups.values():
+            takers = sum(worker.takes_jobs and row.tag in worker.ping.custom_tags for worker in group.workers)
+            row.workers += takers
+            if takers:
+                group.waiting += row.waiting
+    return Overview(groups=list(groups.values()), queue=queue)
+
+
+def _health(ping: WorkerPing, now: datetime) -> str:
+    silent_for = now - ping.ping_at
+    if ping.state == "failed":
+        return "failed"
+    if silent_for > GONE:
+        return "gone"
+    if silent_for > LATE:
+        return "late"
+    return "live" if ping.state == "running" else ping.state
+
+
+def _queue_by_tag(workspace_id: str | None) -> list[TagQueue]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT tag,
+                   count(*) FILTER (WHERE NOT running AND suspend <= 0 AND scheduled_for <= statement_timestamp()),
+                   count(*) FILTER (WHERE running),
+                   count(*) FILTER (WHERE NOT running AND suspend <= 0 AND scheduled_for > statement_timestamp()),
+                   min(scheduled_for) FILTER (WHERE NOT running AND suspend <= 0 AND scheduled_for <= statement_timestamp())
+              FROM queue
+             WHERE %(workspace_id)s::text IS NULL OR workspace_id = %(workspace_id)s
+             GROUP BY tag
+             ORDER BY 2 DESC, tag
+             LIMIT %(limit)s
+            """,
+            {"workspace_id": workspace_id, "limit": _MOST_TAGS},
+        )
+        return [
+            TagQueue(tag=tag, waiting=waiting, running=running, scheduled=scheduled, oldest_at=oldest_at)
+            for tag, waiting, running, scheduled, oldest_at in cursor.fetchall()
+        ]
