@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
-_PR_SET_KEEPCAPS = 8
+_PR_SET_SECUREBITS = 28
+_SECBIT_NO_SETUID_FIXUP = 1 << 2
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_RAISE = 2
 _CAP_DAC_READ_SEARCH = 2
+_CAP_SETPCAP = 8
 _CAPABILITY_VERSION_3 = 0x20080522
 
 # Loaded before any fork: between fork and exec, in the child, there must be no import.
@@ -68,7 +70,9 @@ def before_exec(
 
 def _become(account: Account, *, keep_read_search: bool) -> None:
     if keep_read_search and _libc is not None:
-        _libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0)
+        # Keeps capabilities over the change of account, and lets access(2) count them: PostgreSQL asks it
+        # whether its own programs can be run.
+        _libc.prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP, 0, 0, 0)
     os.setgroups([])
     os.setresgid(account.gid, account.gid, account.gid)
     os.setresuid(account.uid, account.uid, account.uid)
@@ -76,8 +80,9 @@ def _become(account: Account, *, keep_read_search: bool) -> None:
         header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)
         only = 1 << _CAP_DAC_READ_SEARCH
         sets = (_CapabilityData * 2)(_CapabilityData(only, only, only), _CapabilityData(0, 0, 0))
-        if _libc.capset(ctypes.byref(header), ctypes.byref(sets)) == 0:
-            _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_DAC_READ_SEARCH, 0, 0)
+        if _libc.capset(ctypes.byref(header), ctypes.byref(sets)) != 0:
+            raise OSError(ctypes.get_errno(), "capset")  # never start it with all that root may do
+        _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_DAC_READ_SEARCH, 0, 0)
 
 
 def closed_folder_above(path: Path, account: Account) -> Path | None:
@@ -95,12 +100,13 @@ def closed_folder_above(path: Path, account: Account) -> Path | None:
     return None
 
 
-def has_read_search() -> bool:
-    """Whether we hold the capability that `may_pass_closed_folders` hands on."""
+def can_pass_closed_folders() -> bool:
+    """Whether we may hand on what `may_pass_closed_folders` promises."""
+    needed = 1 << _CAP_DAC_READ_SEARCH | 1 << _CAP_SETPCAP
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("CapPrm:"):
-                return bool(int(line.split()[1], 16) >> _CAP_DAC_READ_SEARCH & 1)
+                return int(line.split()[1], 16) & needed == needed
     except OSError:
         pass
     return False

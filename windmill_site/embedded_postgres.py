@@ -21,9 +21,9 @@ from windmill_site import postgres_settings
 from windmill_site.child_process import (
     Account,
     before_exec,
+    can_pass_closed_folders,
     closed_folder_above,
     exit_sentence,
-    has_read_search,
 )
 from windmill_site.data_folder import DataFolder, StartError
 from windmill_site.postgres_account import postgres_account
@@ -168,7 +168,7 @@ class EmbeddedPostgres:
         )
         if closed is None:
             return False
-        if not has_read_search():
+        if not can_pass_closed_folders():
             raise StartError(
                 f"PostgreSQL does not run as root, and {closed} is closed to the account that it runs as. "
                 f"Open that folder for passing through (chmod o+x {closed}), or move the project and "

@@ -442,7 +442,12 @@ class Supervisor:
                 reader, writer = await asyncio.open_connection(host, int(self._environment["PORT"]))
                 try:
                     writer.write(request.encode())
-                    if (await asyncio.wait_for(reader.readline(), 60)).startswith(b"HTTP/"):
+                    status = await asyncio.wait_for(reader.readline(), 60)
+                    if status.startswith(b"HTTP/"):
+                        if b" 200 " not in status:
+                            self.console.warn(
+                                f"The server answers /api/version with {status.decode().strip()}."
+                            )
                         return
                 finally:
                     writer.close()

@@ -11,6 +11,7 @@ import psutil
 import psycopg
 import pytest
 
+from windmill_site.child_process import Account, before_exec
 from windmill_site.data_folder import DataFolder, StartError
 from windmill_site.embedded_postgres import EmbeddedPostgres
 
@@ -203,7 +204,8 @@ def test_it_goes_down_with_the_process_that_owns_it(data):
             "-c",
             "import sys, time\n"
             "from pathlib import Path\n"
-            "from windmill_site.data_folder import DataFolder\n"
+            "from windmill_site.child_process import Account, before_exec
+from windmill_site.data_folder import DataFolder\n"
             "from windmill_site.embedded_postgres import EmbeddedPostgres\n"
             "EmbeddedPostgres(DataFolder(Path(sys.argv[1])), durable=False).start(dies_with_us=True)\n"
             "print('ready', flush=True)\n"
@@ -223,3 +225,24 @@ def test_it_goes_down_with_the_process_that_owns_it(data):
     owner.communicate()
 
     until(lambda: not server.is_running())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives up its account")
+def test_a_closed_folder_is_passed_with_one_capability_and_no_other_right(tmp_path):
+    tmp_path.chmod(0o700)
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nid -u; grep CapEff /proc/self/status\n")
+    program.chmod(0o755)
+    asked = ["sh", "-c", 'test -x "$1" && "$1"', "sh", program]
+    nobody = Account(uid=65534, gid=65534)
+
+    closed = subprocess.run(asked, preexec_fn=before_exec(account=nobody), capture_output=True, text=True)
+    passed = subprocess.run(
+        asked,
+        preexec_fn=before_exec(account=nobody, may_pass_closed_folders=True),
+        capture_output=True,
+        text=True,
+    )
+
+    assert closed.returncode != 0
+    assert passed.stdout == "65534\nCapEff:\t0000000000000004\n"
