@@ -204,8 +204,7 @@ def test_it_goes_down_with_the_process_that_owns_it(data):
             "-c",
             "import sys, time\n"
             "from pathlib import Path\n"
-            "from windmill_site.child_process import Account, before_exec
-from windmill_site.data_folder import DataFolder\n"
+            "from windmill_site.data_folder import DataFolder\n"
             "from windmill_site.embedded_postgres import EmbeddedPostgres\n"
             "EmbeddedPostgres(DataFolder(Path(sys.argv[1])), durable=False).start(dies_with_us=True)\n"
             "print('ready', flush=True)\n"
