@@ -1,0 +1,325 @@
+"""The fork server: a small, warm, single-threaded process that makes sandboxes and forgets them when they end.
+
+It is started with an empty environment and reads its configuration, one value of kind "C", from the control socket
+that it inherits. Then it answers (JSON values over the same socket):
+
+    in   {"op": "spawn", "id": n}    make sandbox n
+    out  {"op": "ready", "id": n}    + three descriptors: log (pipe, to read), job and guard (sockets)
+    in   {"op": "kill", "id": n}     end it with all its processes
+    out  {"op": "gone", "id": n}     no process of sandbox n is left
+    out  {"op": "failed", "id": n, "message": "..."}
+    out  {"op": "hello", "pid": ...} once at start, or {"op": "refused", "message": "..."} and exit
+
+End of file on the control socket ends the server, and with it everything it started: it is process 1 of a pid
+namespace of its own wherever that is possible.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+from typing import Any
+
+from . import linux, packets, processes, root_view, sandboxed
+
+NAMESPACES = "namespaces"
+USER_NAMESPACES = "user-namespaces"
+NONE = "none"
+
+# Worth having warm: together about 45 ms to import. What is not here is imported by the jobs that need it.
+_PRELOADED = (
+    "ast base64 bisect calendar collections.abc concurrent.futures contextlib copy csv dataclasses datetime decimal "
+    "email.message enum functools glob hashlib hmac html http.client inspect io itertools json linecache logging math "
+    "operator os.path pathlib pickle pprint queue random re secrets select selectors shlex shutil signal site socket ssl "
+    "statistics string struct subprocess tempfile textwrap threading time traceback typing unicodedata urllib.error "
+    "urllib.parse urllib.request uuid warnings weakref zlib zoneinfo"
+).split()
+
+
+class Refused(Exception):
+    """This kind of isolation is not to be had here; the message says why."""
+
+
+def main(control_fd: int) -> None:
+    """Read the configuration and serve until the control socket closes. Never returns."""
+    control = socket.socket(fileno=control_fd)
+    received = packets.receive(control)
+    if received is None:
+        os._exit(0)
+    configuration: dict[str, Any] = json.loads(received[1])
+    try:
+        server_pid = _enter_namespaces(configuration["isolation"])
+    except Exception as error:
+        _say(control, {"op": "refused", "message": str(error)})
+        os._exit(1)
+    if server_pid:
+        # This first process only waits, so that whoever started it sees the server's end.
+        control.close()
+        os.waitpid(server_pid, 0)
+        os._exit(0)
+    try:
+        server = ForkServer(control, configuration)
+    except Exception as error:
+        _say(control, {"op": "refused", "message": str(error)})
+        os._exit(1)
+    server.serve()
+
+
+def _enter_namespaces(isolation: str) -> int:
+    """Move into the namespaces for `isolation`; returns 0 in the process that is to serve, its pid in the parent."""
+    uid, gid = os.geteuid(), os.getegid()
+    shared = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
+    if isolation == NAMESPACES:
+        if uid != 0:
+            raise Refused("only root can make namespaces without a user namespace")
+        linux.unshare(shared)
+    elif isolation == USER_NAMESPACES:
+        if uid == 0:
+            # Root inside would still own root's files outside; an ordinary user owns nothing.
+            uid = gid = 65534
+            os.setgroups([])
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+            linux.prctl(linux.PR_SET_DUMPABLE, 1)  # or the kernel gives our own /proc/self/uid_map to root
+        linux.unshare(linux.CLONE_NEWUSER | shared)
+        for name, line in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            fd = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
+            os.write(fd, line.encode())
+            os.close(fd)
+    pid = os.fork()
+    if pid == 0:
+        linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.setsid()
+    return pid
+
+
+class ForkServer:
+    """Makes sandboxes one at a time; keeps only which process belongs to which of them."""
+
+    def __init__(self, control: socket.socket, configuration: dict[str, Any]) -> None:
+        self._control = control
+        self._isolation: str = configuration["isolation"]
+        self._base_dir: str = configuration["base_dir"]
+        self._network: bool = configuration["network"]
+        self._pids: dict[int, int] = {}  # sandbox id by the pid of its guard
+        self._uids: dict[int, int] = {}  # uid by sandbox id
+        self._free_uids: list[int] = []
+        self._own_pid_namespace = -1
+        self._view: root_view.RootView | None = None
+        self._report: str | None = None
+
+        _warm_up(configuration["preload"])
+        self._hand_out_uids()
+        if self._isolation == NONE:
+            linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+            self._check_unprivileged_python()
+        else:
+            self._view = root_view.build(
+                read_only=configuration["read_only"],
+                hidden=configuration["hidden"],
+                tmp_bytes=configuration["tmp_bytes"],
+                extra_users=[(uid, uid) for uid in self._free_uids],
+            )
+            if self._isolation == USER_NAMESPACES:
+                # Jobs need no user namespaces of their own, and the kernel is safer without.
+                with contextlib.suppress(OSError), open("/proc/sys/user/max_user_namespaces", "w") as limit:
+                    limit.write("0")
+            self._own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        # A core dump or ptrace of this process would show nothing secret, but nobody needs one either.
+        linux.prctl(linux.PR_SET_DUMPABLE, 0)
+        self._try_one()
+        gc.collect()
+        gc.freeze()  # children then do not copy pages only because the collector marked objects
+        gc.disable()
+        _say(control, {"op": "hello", "pid": os.getpid(), "note": self._report})
+
+    def _hand_out_uids(self) -> None:
+        if os.geteuid() != 0 or self._isolation == USER_NAMESPACES:
+            return
+        with open("/proc/self/uid_map", encoding="ascii") as table:
+            mapped = sum(int(line.split()[2]) for line in table)
+        # Ranges that the Linux distributions leave unused; the small one is for containers with 65,536 ids.
+        first = 1_879_100_000 if mapped > 2_000_000_000 else 60_706
+        self._free_uids = list(range(first, first + 470))
+
+    def _check_unprivileged_python(self) -> None:
+        if not self._free_uids:
+            return
+        pid = os.fork()
+        if pid == 0:
+            os.setgroups([])
+            os.setresgid(*[self._free_uids[0]] * 3)
+            os.setresuid(*[self._free_uids[0]] * 3)
+            os._exit(0 if os.access(os.__file__, os.R_OK) and os.access(self._base_dir, os.X_OK) else 1)
+        if os.waitpid(pid, 0)[1] != 0:
+            self._free_uids = []
+            self._report = (
+                f"jobs run as root, because other users cannot read {os.path.dirname(os.__file__)} or "
+                f"enter {self._base_dir}"
+            )
+
+    def _try_one(self) -> None:
+        """Make one sandbox and end it, so that what the kernel refuses is known before the first job."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = self._fork(0, sandboxed.Channels(log=os.open("/dev/null", os.O_WRONLY), job=theirs, guard=theirs))
+        theirs.close()
+        ours.shutdown(socket.SHUT_WR)
+        answer = packets.receive(ours)
+        ours.close()
+        os.waitpid(pid, 0)
+        self._release(0)
+        if answer is not None:
+            raise Refused(answer[1].decode())
+
+    def serve(self) -> None:
+        """Answer requests and bury the dead until the control socket closes. Never returns."""
+        wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(wake_read, select.POLLIN)
+        while True:
+            for fd, _ in poll.poll():
+                if fd == wake_read:
+                    os.read(wake_read, 4096)
+                    self._bury()
+                    continue
+                received = packets.receive(self._control)
+                if received is None:
+                    self._end()
+                    continue
+                request = json.loads(received[1])
+                if request["op"] == "spawn":
+                    self._spawn(request["id"])
+                else:
+                    self._kill(request["id"])
+
+    def _spawn(self, number: int) -> None:
+        try:
+            log_read, log_write = os.pipe2(os.O_CLOEXEC)
+            # A job may open /dev/stderr, which asks for rights on the pipe itself.
+            os.fchmod(log_write, 0o666)
+            job, job_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            guard, guard_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            channels = sandboxed.Channels(log=log_write, job=job_theirs, guard=guard_theirs)
+            self._pids[self._fork(number, channels)] = number
+        except OSError as error:
+            _say(self._control, {"op": "failed", "id": number, "message": str(error)})
+            return
+        job_theirs.close()
+        guard_theirs.close()
+        _say(self._control, {"op": "ready", "id": number}, [log_read, job.fileno(), guard.fileno()])
+        job.close()
+        guard.close()
+        os.close(log_read)
+
+    def _fork(self, number: int, channels: sandboxed.Channels) -> int:
+        """Fork the guard of a sandbox, as process 1 of a new pid namespace; closes the log in this process."""
+        uid = gid = -1
+        if self._free_uids:
+            uid = gid = self._free_uids.pop(0)
+            self._uids[number] = uid
+        folder = None
+        if self._view is None:
+            folder = self._make_folder(number, uid, gid)
+        else:
+            linux.unshare(linux.CLONE_NEWPID)
+        pid = os.fork()
+        if pid == 0:
+            sandboxed.run(channels, view=self._view, folder=folder, uid=uid, gid=gid, network=self._network)
+        if self._view is not None:
+            # The next unshare is refused unless our children would be born into our own namespace again.
+            linux.setns(self._own_pid_namespace, linux.CLONE_NEWPID)
+        os.close(channels.log)
+        return pid
+
+    def _make_folder(self, number: int, uid: int, gid: int) -> str:
+        folder = self._folder(number)
+        os.mkdir(folder, 0o700)
+        for name in ("job", "home", "tmp"):
+            os.mkdir(f"{folder}/{name}", 0o700)
+            os.chown(f"{folder}/{name}", uid, gid)
+        os.chown(folder, uid, gid)
+        return folder
+
+    def _folder(self, number: int) -> str:
+        return f"{self._base_dir}/{os.getpid()}-{number}"
+
+    def _kill(self, number: int) -> None:
+        for pid, sandbox in self._pids.items():
+            if sandbox == number:
+                if self._view is None:
+                    processes.kill_tree(pid)
+                else:
+                    os.kill(pid, signal.SIGKILL)  # the kernel ends the whole namespace with its first process
+                return
+
+    def _bury(self) -> None:
+        while True:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            number = self._pids.pop(pid, None)
+            if number is None:
+                continue
+            if self._view is None:
+                processes.kill_strays(guards=self._pids, uid=self._uids.get(number))
+                shutil.rmtree(self._folder(number), ignore_errors=True)
+            self._release(number)
+            _say(self._control, {"op": "gone", "id": number})
+
+    def _release(self, number: int) -> None:
+        uid = self._uids.pop(number, None)
+        if uid is not None:
+            self._free_uids.append(uid)
+        if number == 0 and self._view is None:
+            shutil.rmtree(self._folder(number), ignore_errors=True)
+
+    def _end(self) -> None:
+        if self._view is None:
+            for pid in list(self._pids):
+                processes.kill_tree(pid)
+            while self._pids:
+                pid, _ = os.wait()
+                if pid in self._pids:
+                    number = self._pids.pop(pid)
+                    processes.kill_strays(guards=self._pids, uid=self._uids.get(number))
+                    shutil.rmtree(self._folder(number), ignore_errors=True)
+        os._exit(0)
+
+
+def _warm_up(modules: list[str]) -> None:
+    for name in (*_PRELOADED, *modules):
+        # A missing one (ssl in a small build) is the concern of the job that imports it.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    # `python -S` leaves these out, and scripts call exit().
+    site: Any = importlib.import_module("site")
+    site.setquit()
+    site.setcopyright()
+    site.sethelper()
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def _say(control: socket.socket, message: dict[str, Any], fds: list[int] | None = None) -> None:
+    packet = b"M" + json.dumps(message).encode()
+    try:
+        if fds:
+            socket.send_fds(control, [packet], fds)
+        else:
+            control.send(packet)
+    except OSError:
+        pass  # whoever asked is gone; the end of file that follows ends this server

@@ -1,0 +1,132 @@
+"""The few Linux system calls that the standard library does not offer, called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY = 0x1
+MS_NOSUID = 0x2
+MS_NODEV = 0x4
+MS_NOEXEC = 0x8
+MS_REMOUNT = 0x20
+MS_BIND = 0x1000
+MS_REC = 0x4000
+MS_PRIVATE = 0x40000
+MNT_DETACH = 0x2
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_CAPBSET_DROP = 24
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+
+_LAST_CAPABILITY = 63  # prctl refuses numbers the kernel does not know; that ends the loop earlier
+_CAPABILITY_VERSION_3 = 0x20080522
+
+_AT_RECURSIVE = 0x8000
+_MOUNT_ATTR_RDONLY = 0x1
+_MOUNT_ATTR_NOSUID = 0x2
+_MOUNT_ATTR_NODEV = 0x4
+_SYS_MOUNT_SETATTR = 442  # the same number on every architecture: it was added after they were unified
+_SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mount.argtypes = (
+    ctypes.c_char_p,
+    ctypes.c_char_p,
+    ctypes.c_char_p,
+    ctypes.c_ulong,
+    ctypes.c_char_p,
+)
+_libc.prctl.argtypes = (ctypes.c_int,) + (ctypes.c_ulong,) * 4
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def unshare(flags: int) -> None:
+    """Move this process (its later children, for a pid namespace) into new namespaces. Raises OSError."""
+    _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
+
+
+def setns(fd: int, kind: int) -> None:
+    """Join the namespace behind `fd`, which must be of `kind` (a CLONE_NEW* flag). Raises OSError."""
+    _check(_libc.setns(ctypes.c_int(fd), ctypes.c_int(kind)), "setns")
+
+
+def mount(source: str, target: str, kind: str | None, flags: int = 0, options: str = "") -> None:
+    """mount(2). `kind` is None for binds and remounts. Raises OSError that names the target."""
+    result = _libc.mount(
+        source.encode(), target.encode(), kind.encode() if kind else None, flags, options.encode() or None
+    )
+    _check(result, f"mount {source} on {target}")
+
+
+def unmount(target: str) -> None:
+    """Detach the mount at `target` and everything below it. Raises OSError."""
+    _check(_libc.umount2(target.encode(), ctypes.c_int(MNT_DETACH)), f"unmount {target}")
+
+
+def pivot_root(new_root: str, put_old: str) -> None:
+    """Make the mount at `new_root` this namespace's root and hang the old one at `put_old`. Raises OSError."""
+    number = _SYS_PIVOT_ROOT.get(platform.machine())
+    if number is None:
+        raise OSError(f"pivot_root is not known for {platform.machine()} processors")
+    _check(_libc.syscall(ctypes.c_long(number), new_root.encode(), put_old.encode()), "pivot_root")
+
+
+def make_tree_read_only(path: str) -> None:
+    """Make the mount at `path` and all below it read-only, without set-uid and device files. Raises OSError."""
+    attributes = _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV
+    request = ctypes.create_string_buffer(struct.pack("QQQQ", attributes, 0, 0, 0), 32)
+    result = _libc.syscall(
+        ctypes.c_long(_SYS_MOUNT_SETATTR),
+        ctypes.c_int(-100),  # AT_FDCWD
+        path.encode(),
+        ctypes.c_uint(_AT_RECURSIVE),
+        request,
+        ctypes.c_size_t(32),
+    )
+    if result == 0:
+        return
+    # Linux before 5.12: one remount per mount point; the flags of the one above are not inherited.
+    for target in [path, *_mount_points_below(path)]:
+        mount("none", target, None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
+
+
+def _mount_points_below(path: str) -> list[str]:
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+        points = [line.split()[4].encode().decode("unicode_escape") for line in table]
+    return [point for point in points if point.startswith(path.rstrip("/") + "/")]
+
+
+def prctl(option: int, value: int = 0) -> None:
+    """prctl(2) with one argument. Raises OSError."""
+    _check(_libc.prctl(option, value, 0, 0, 0), f"prctl {option}")
+
+
+def drop_all_capabilities() -> None:
+    """Give up every capability of this process for good, also for programs it executes. Raises OSError."""
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    _libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    for capability in range(_LAST_CAPABILITY + 1):
+        if _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
+            break  # past the last one, or not ours to drop: no_new_privs keeps it out of reach either way
+    header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0), 8)
+    none = ctypes.create_string_buffer(24)
+    _check(_libc.capset(header, none), "capset")

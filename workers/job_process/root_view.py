@@ -1,0 +1,198 @@
+"""The file system that jobs see: an allow-list of the system, read-only, plus what each job gets for itself.
+
+The fork server builds the view once, in its own mount namespace, and moves into it (`build`). A job's namespace is
+a copy of it to which `add_private_parts` mounts a fresh /proc, and a /tmp in memory that disappears with the job.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+
+from . import linux
+
+JOB_FOLDER = "/tmp/job"
+HOME_FOLDER = "/tmp/home"
+SHM_FOLDER = "/tmp/.shm"
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap")
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_PRIVATE = ("/tmp", "/dev", "/proc")  # mounted by us; what the host has below them is bound again on top
+_OLD = "/.old"
+_STASH = "/.stash"
+
+
+class RootView:
+    """The finished view. `late` are (stashed path, path below /tmp) pairs that every job binds for itself."""
+
+    def __init__(self, late: list[tuple[str, str]], tmp_bytes: int) -> None:
+        self.late = late
+        self.tmp_bytes = tmp_bytes
+
+    def add_private_parts(self, uid: int, gid: int) -> None:
+        """Mount /proc and /tmp of one job, whose processes run as `uid`. Call in its own mount namespace."""
+        flags = linux.MS_NOSUID | linux.MS_NODEV
+        linux.mount("proc", "/proc", "proc", flags | linux.MS_NOEXEC)
+        linux.mount("tmpfs", "/tmp", "tmpfs", flags, f"mode=1777,size={self.tmp_bytes},nr_inodes=1m")
+        for stashed, path in self.late:
+            _make_place(path, is_folder=os.path.isdir(stashed))
+            linux.mount(stashed, path, None, linux.MS_BIND | linux.MS_REC)
+        for folder in (JOB_FOLDER, HOME_FOLDER, SHM_FOLDER):
+            os.mkdir(folder, 0o700)
+            os.chown(folder, uid, gid)
+
+
+def build(
+    *, read_only: Sequence[str], hidden: Sequence[str], tmp_bytes: int, extra_users: Sequence[tuple[int, int]]
+) -> RootView:
+    """Make the view the root of this process. Needs its own mount namespace with the right to mount in it.
+
+    `read_only` are further paths jobs may read, at the same place; `hidden` paths become empty, also when a visible
+    folder holds them. `extra_users` (uid, gid) get a line in /etc/passwd, so that programs that ask who they are
+    get an answer. Raises OSError.
+    """
+    linux.mount("none", "/", None, linux.MS_PRIVATE | linux.MS_REC)
+    linux.mount("tmpfs", "/tmp", "tmpfs", linux.MS_NOSUID, "mode=755,size=16m")
+    os.mkdir("/tmp" + _OLD)
+    linux.pivot_root("/tmp", "/tmp" + _OLD)
+    os.chdir("/")
+
+    for path in _SYSTEM:
+        _show(path)
+    late: list[tuple[str, str]] = []
+    for number, path in enumerate(_without_nested(read_only)):
+        if any(path == private or path.startswith(private + "/") for private in _PRIVATE):
+            stashed = f"{_STASH}/{number}"
+            _bind(_OLD + path, stashed)
+            late.append((stashed, path))
+        else:
+            _show(path)
+    _show_resolver()
+    if extra_users:
+        _add_users(extra_users)
+    for path in hidden:
+        _hide(path, late)
+
+    for folder in ("/tmp", "/proc", "/dev", "/run", "/var", "/home", "/root", "/mnt", "/srv", "/media"):
+        os.makedirs(folder, 0o755, exist_ok=True)
+    os.symlink("/tmp", "/var/tmp")
+    os.symlink("/run", "/var/run")
+    # Mounted while the host's /proc is still visible below /.old: the kernel asks for that in a user namespace.
+    linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
+    _make_devices()
+    linux.unmount(_OLD)
+    os.rmdir(_OLD)
+    linux.mount("none", "/", None, linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY | linux.MS_NOSUID)
+    return RootView(late, tmp_bytes)
+
+
+def _show(path: str) -> None:
+    """Bring `path` of the host to the same place: a symbolic link as such, anything else as a read-only bind."""
+    source = _OLD + path
+    if os.path.islink(source):
+        if not os.path.lexists(path):
+            os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+            os.symlink(os.readlink(source), path)
+    elif os.path.exists(source) and not _already_shown(source, path):
+        _bind(source, path)
+
+
+def _already_shown(source: str, path: str) -> bool:
+    return os.path.exists(path) and os.path.samefile(source, path)
+
+
+def _bind(source: str, target: str) -> None:
+    _make_place(target, is_folder=os.path.isdir(source))
+    linux.mount(source, target, None, linux.MS_BIND | linux.MS_REC)
+    linux.make_tree_read_only(target)
+
+
+def _make_place(path: str, *, is_folder: bool) -> None:
+    if os.path.exists(path):
+        return
+    if is_folder:
+        os.makedirs(path, 0o755, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+
+
+def _show_resolver() -> None:
+    """/etc/resolv.conf is often a link into /run, which jobs do not see: show the file that it leads to."""
+    link = "/etc/resolv.conf"
+    for _ in range(8):
+        if not os.path.islink(_OLD + link):
+            break
+        link = os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(_OLD + link)))
+    if not link.startswith("/etc/"):
+        _show(link)
+
+
+def _add_users(users: Sequence[tuple[int, int]]) -> None:
+    with open(f"{_OLD}/etc/passwd", encoding="utf-8", errors="surrogateescape") as host:
+        lines = host.read().rstrip("\n").split("\n")
+    known = {line.split(":")[2] for line in lines if line.count(":") > 2}
+    lines += [f"job:x:{uid}:{gid}:job:{HOME_FOLDER}:/bin/sh" for uid, gid in users if str(uid) not in known]
+    with open("/.passwd", "w", encoding="utf-8", errors="surrogateescape") as copy:
+        copy.write("\n".join(lines) + "\n")
+    os.chmod("/.passwd", 0o644)
+    _bind("/.passwd", "/etc/passwd")
+
+
+def _hide(path: str, late: list[tuple[str, str]]) -> None:
+    """Cover `path` with an empty, unreadable folder or file wherever it is visible."""
+    places = [path]
+    places += [stash + path[len(at) :] for stash, at in late if path == at or path.startswith(at + "/")]
+    for place in places:
+        if not os.path.lexists(place):
+            continue
+        real = os.path.realpath(place)
+        if os.path.isdir(real):
+            linux.mount("tmpfs", real, "tmpfs", linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV, "mode=000,size=4k")
+        else:
+            os.makedirs(_STASH, 0o700, exist_ok=True)
+            cover = f"{_STASH}/nothing"
+            if not os.path.exists(cover):
+                os.close(os.open(cover, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o000))
+            linux.mount(cover, real, None, linux.MS_BIND)
+
+
+def _make_devices() -> None:
+    for name in _DEVICES:
+        source, target = f"{_OLD}/dev/{name}", f"/dev/{name}"
+        if not os.path.exists(source):
+            continue
+        if os.geteuid() == 0 and _mknod(source, target):
+            continue
+        _make_place(target, is_folder=False)
+        linux.mount(source, target, None, linux.MS_BIND)
+    for name, leads_to in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+        os.symlink(leads_to, f"/dev/{name}")
+    os.symlink(SHM_FOLDER, "/dev/shm")
+    os.makedirs("/dev/pts", 0o755, exist_ok=True)
+    linux.mount("devpts", "/dev/pts", "devpts", linux.MS_NOSUID | linux.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=600")
+    os.symlink("pts/ptmx", "/dev/ptmx")
+
+
+def _mknod(source: str, target: str) -> bool:
+    # One node in our own tmpfs is cheaper than a bind mount, which every job's namespace would have to copy.
+    try:
+        os.mknod(target, 0o666 | stat.S_IFCHR, os.stat(source).st_rdev)
+        os.chmod(target, 0o666)
+        os.close(os.open(target, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK))
+    except OSError:
+        if os.path.lexists(target) and not target.endswith("/tty"):
+            os.unlink(target)
+            return False
+        return os.path.lexists(target)  # /dev/tty cannot be opened without a terminal, which is as it should be
+    return True
+
+
+def _without_nested(paths: Sequence[str]) -> list[str]:
+    """Absolute paths in order, without those that another one already brings along."""
+    kept: list[str] = []
+    for path in sorted({os.path.abspath(path) for path in paths}):
+        if not any(path.startswith(above.rstrip("/") + "/") for above in kept):
+            kept.append(path)
+    return kept

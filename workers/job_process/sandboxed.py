@@ -1,0 +1,247 @@
+"""The two processes of a sandbox: the guard (process 1 of its pid namespace) and the job itself.
+
+Both are forked before there is a job, so that a job only costs what it does itself. The guard waits for the job
+process to end, then kills whatever it left behind, reads the result files and reports; user code never runs in it.
+The job process gives up all rights before it reads, from its own socket, what it is to run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import resource
+import signal
+import socket
+import stat
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from . import linux, packets, processes, python_main, root_view
+
+_SAMPLE_S = 0.25  # how often a running job's memory is looked at
+
+
+@dataclass(frozen=True)
+class Channels:
+    """A sandbox's own ends."""
+
+    log: int  # pipe for standard output and standard error
+    job: socket.socket  # in: the job; out: its result
+    guard: socket.socket  # in: the limits; out: result files and how it ended
+
+
+def run(
+    channels: Channels,
+    *,
+    view: root_view.RootView | None,
+    folder: str | None,
+    uid: int,
+    gid: int,
+    network: bool,
+) -> NoReturn:
+    """Be the guard of a new sandbox. Called right after fork, as process 1 when there is a `view`. Never returns."""
+    try:
+        _forget_the_server(channels)
+        if view is not None:
+            linux.unshare(
+                linux.CLONE_NEWNS | linux.CLONE_NEWIPC | (0 if network else linux.CLONE_NEWNET)
+            )
+            view.add_private_parts(uid, gid)
+            home, working = root_view.HOME_FOLDER, root_view.JOB_FOLDER
+        else:
+            linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+            home, working = f"{folder}/home", f"{folder}/job"
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")  # when memory runs out it is a job that dies, not the worker
+        if uid != -1:
+            os.setgroups([])
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+        linux.drop_all_capabilities()
+        if view is not None and not os.access(os.__file__, os.R_OK):
+            raise OSError(f"jobs could not read Python's own files in {os.path.dirname(os.__file__)}")
+        os.umask(0o022)
+        os.chdir(working)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+        pid = os.fork()
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            packets.send(channels.guard, "F", str(error).encode())
+        os._exit(1)
+    if pid == 0:
+        try:
+            channels.guard.close()
+            linux.prctl(linux.PR_SET_DUMPABLE, 1)  # it may inspect itself, and its guard may count its memory
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+            scratch = f"{folder}/tmp" if view is None else None
+            _be_the_job(channels.job, home, scratch, shares_uid=view is None and uid == -1)
+        except BaseException as error:
+            python_main.report(channels.job, error)
+        finally:
+            os._exit(125)
+    try:
+        linux.prctl(linux.PR_SET_DUMPABLE, 0)  # so the job can neither trace this process nor see its descriptors
+        channels.job.close()
+        if view is None:
+            _end_with_the_server()
+        _guard(channels.guard, pid, has_namespace=view is not None)
+    finally:
+        os._exit(1)
+
+
+def _forget_the_server(channels: Channels) -> None:
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.dup2(channels.log, 1)
+    os.dup2(channels.log, 2)
+    low = 3
+    for fd in sorted({channels.job.fileno(), channels.guard.fileno()}):
+        os.closerange(low, fd)
+        low = fd + 1
+    os.closerange(low, 1 << 20)
+    os.setsid()
+
+
+# --- the guard ---
+
+
+def _guard(worker: socket.socket, pid: int, *, has_namespace: bool) -> NoReturn:
+    received = packets.receive(worker)
+    if received is None:  # nobody will ever send a job
+        processes.kill_others(own_namespace=has_namespace)
+        os._exit(0)
+    limits: dict[str, Any] = json.loads(received[1])
+    status, peak_kb, over_memory = _wait_for(pid, int(limits["memory_bytes"]), has_namespace)
+    processes.kill_others(own_namespace=has_namespace)
+    peak_kb = max(peak_kb, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+    for kind, path in limits["result_files"].items():
+        content = _read_result(path, int(limits["result_bytes"]))
+        if content is not None:
+            packets.send(worker, kind, content)
+    ended = {"exit_code": os.waitstatus_to_exitcode(status), "peak_kb": peak_kb, "over_memory": over_memory}
+    packets.send(worker, "X", json.dumps(ended).encode())
+    os._exit(0)
+
+
+def _end_with_the_server() -> None:
+    """Take everything down when the fork server dies; a pid namespace would do it for us."""
+
+    def end(number: int, frame: object) -> None:
+        processes.kill_others(own_namespace=False)
+        os._exit(1)
+
+    signal.signal(signal.SIGTERM, end)
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _wait_for(pid: int, memory_bytes: int, has_namespace: bool) -> tuple[int, int, bool]:
+    """Reap until `pid` has ended; returns its wait status, the peak of sampled memory (KiB), and whether that
+    was why it was killed."""
+    peak_kb, over_memory = 0, False
+    next_sample = time.monotonic() + _SAMPLE_S
+    while True:
+        while True:
+            reaped, status = os.waitpid(-1, os.WNOHANG)
+            if reaped == pid:
+                return status, peak_kb, over_memory
+            if reaped == 0:
+                break
+        pause = next_sample - time.monotonic()
+        if pause > 0:
+            signal.sigtimedwait([signal.SIGCHLD], pause)
+            continue
+        next_sample = time.monotonic() + _SAMPLE_S
+        used_kb = _memory_kb(has_namespace)
+        peak_kb = max(peak_kb, used_kb)
+        if used_kb * 1024 > memory_bytes and not over_memory:
+            over_memory = True
+            os.kill(pid, signal.SIGKILL)
+
+
+def _memory_kb(has_namespace: bool) -> int:
+    """Memory of the job's processes, shared pages counted once, and of its files when they live in memory."""
+    total = 0
+    if has_namespace:
+        disk = os.statvfs("/tmp")
+        total = (disk.f_blocks - disk.f_bfree) * disk.f_frsize // 1024
+        pids = [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+    else:
+        pids = [str(pid) for pid in processes.descendants(os.getpid())]
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+                for line in file:
+                    if line.startswith(b"Pss:"):
+                        total += int(line.split()[1])
+                        break
+        except OSError:
+            continue  # it ended meanwhile
+    return total
+
+
+def _read_result(path: str, limit: int) -> bytes | None:
+    """The file's content, one byte more than `limit` at most; None when there is no such regular file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return None
+        return file.read(limit + 1)
+
+
+# --- the job ---
+
+
+def _be_the_job(worker: socket.socket, home: str, scratch: str | None, *, shares_uid: bool) -> NoReturn:
+    received = packets.receive(worker)
+    if received is None:
+        os._exit(0)
+    job: dict[str, Any] = json.loads(received[1])
+    env = {"HOME": home, "LANG": "C.UTF-8", "PATH": _PATH, "TZ": "UTC", **job["env"]}
+    if scratch is not None:
+        env.setdefault("TMPDIR", scratch)
+    for path, content in job["files"].items():
+        if "/" in path:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content.encode("utf-8", "surrogatepass"))
+    _limit(job["limits"], shares_uid=shares_uid)
+    gc.unfreeze()
+    gc.enable()
+    if job["kind"] == "python":
+        python_main.run(job["python"], env, worker)
+    worker.close()
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)  # Python ignores them; the program must not
+    argv: list[str] = [part.encode("utf-8", "surrogatepass").replace(b"\0", b"") for part in job["argv"]]
+    try:
+        os.execvpe(argv[0], argv, env)
+    except OSError as error:
+        sys.stderr.write(f"cannot run {job['argv'][0]}: {error.strerror}\n")
+        os._exit(127)
+
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def _limit(limits: dict[str, int], *, shares_uid: bool) -> None:
+    for kind, value in (
+        # Private writable memory; RLIMIT_AS would also count address space that Go, Java and V8 only reserve.
+        (resource.RLIMIT_DATA, limits["memory_bytes"]),
+        (resource.RLIMIT_NPROC, limits["processes"]),
+        (resource.RLIMIT_NOFILE, limits["open_files"]),
+        (resource.RLIMIT_FSIZE, limits["file_bytes"]),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        if kind == resource.RLIMIT_NPROC and shares_uid:
+            continue  # the kernel counts processes by user: the worker's own would be counted in
+        hard = resource.getrlimit(kind)[1]
+        if hard != resource.RLIM_INFINITY:
+            value = min(value, hard)
+        resource.setrlimit(kind, (value, value))

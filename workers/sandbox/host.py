@@ -1,0 +1,615 @@
+"""The worker's side of the sandbox: `JobHost` keeps a fork server and a few prepared sandboxes, and runs programs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import pwd
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from workers.job_process import packets
+
+logger = logging.getLogger(__name__)
+
+Isolation = Literal["namespaces", "user-namespaces", "none"]
+ISOLATIONS: tuple[Isolation, ...] = ("namespaces", "user-namespaces", "none")
+
+_PACKAGE_FOLDER = Path(__file__).resolve().parent.parent  # holds job_process
+_BOOTSTRAP = (
+    "import sys; sys.path.insert(0, {folder!r}); from job_process import fork_server; sys.path.pop(0); "
+    "fork_server.main({fd})"
+)
+_READ_BYTES = 65_536
+_RESTART_DELAYS_S = (0.05, 0.5, 2.0, 10.0)
+_START_TIMEOUT_S = 30.0
+
+
+class SandboxUnavailable(Exception):
+    """The job could not be started, or its sandbox was lost under it; the script is not to blame."""
+
+
+class IsolationRefused(SandboxUnavailable):
+    """This machine offers no isolation and the policy asks for it."""
+
+
+class ProgramTimedOut(Exception):
+    """The program ran longer than it may; all of it was killed. `peak_kb` is what was seen of its memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one job may use. Bytes unless the name says otherwise."""
+
+    memory_bytes: int = 2 << 30  # of each process (private writable memory), and of all together with /tmp
+    output_bytes: int = 50 << 20  # of log; the rest is dropped, the job goes on
+    result_bytes: int = 500 << 20
+    line_bytes: int = 1 << 20  # of one line that means something: the last one of bash, one of a stream
+    processes: int = 512
+    open_files: int = 4096
+    file_bytes: int = 4 << 30  # of one file
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """What to run. Either `python` (see job_process.python_main.run) or `argv`, found on the PATH of `env`."""
+
+    env: Mapping[str, str]
+    files: Mapping[str, str] = field(default_factory=dict)  # text by path in the job's folder
+    argv: Sequence[str] = ()
+    python: Mapping[str, Any] | None = None
+    result_files: Mapping[str, str] = field(default_factory=dict)  # path by kind (a capital letter)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a program ended. No process of it is left."""
+
+    exit_code: int  # negative: the signal that killed it
+    peak_kb: int
+    over_memory: bool  # killed because all its processes together used too much
+    values: Mapping[str, bytes]  # what it sent and its result files, by kind
+    overflowed: frozenset[str]  # kinds larger than result_bytes; their values are cut off
+    timings: Mapping[str, float]  # seconds: sandbox (waiting for one), send, run, drain
+
+
+class _Sandbox:
+    """One prepared sandbox. `gone` is done when the fork server has buried it."""
+
+    def __init__(self, number: int, gone: asyncio.Future[None]) -> None:
+        self.number = number
+        self.gone = gone
+        self.log = -1
+        self.job: socket.socket | None = None
+        self.guard: socket.socket | None = None
+
+    def attach(self, fds: Sequence[int]) -> None:
+        self.log, job, guard = fds
+        os.set_blocking(self.log, False)
+        self.job, self.guard = socket.socket(fileno=job), socket.socket(fileno=guard)
+        self.job.setblocking(False)
+        self.guard.setblocking(False)
+
+    def close(self) -> None:
+        if self.job is None or self.guard is None:
+            return
+        self.job.close()
+        self.guard.close()
+        os.close(self.log)
+        self.job = self.guard = None
+
+
+class JobHost:
+    """Runs programs in sandboxes, each with all its processes in one; restarts its fork server when that dies.
+
+    `base_dir` is created (mode 0711) and holds job folders where there are no namespaces. `hidden_paths` are empty
+    to jobs even inside folders they see; `read_only` are paths they may read besides the system; `python_paths`
+    are put on every Python job's sys.path (and are read-only visible). `policy` says what to do when the kernel
+    offers no isolation: "refuse" makes `start` raise IsolationRefused, "warn" runs jobs without. `warm` sandboxes
+    are kept ready. `tmp_bytes` limits a job's /tmp, which holds its folder too. Without `network` jobs have none.
+    `preload` names modules to import once, before jobs are forked.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_dir: str | Path,
+        hidden_paths: Sequence[str | Path] = (),
+        read_only: Sequence[str | Path] = (),
+        python_paths: Sequence[str | Path] = (),
+        policy: Literal["refuse", "warn"] = "refuse",
+        allowed: Sequence[Isolation] = ISOLATIONS,
+        warm: int = 2,
+        tmp_bytes: int = 1 << 30,
+        network: bool = True,
+        preload: Sequence[str] = (),
+        python: str | None = None,
+    ) -> None:
+        self.isolation: Isolation = "none"
+        self.isolation_reason = "The job host has not been started."
+        self.python_paths = tuple(str(Path(path).resolve()) for path in python_paths)
+        self._python = python or getattr(sys, "_base_executable", sys.executable)
+        self._base_dir = str(Path(base_dir).resolve())
+        self._policy = policy
+        self._allowed = tuple(allowed)
+        self._warm = max(1, warm)
+        readable = [*map(str, read_only), *self.python_paths]
+        if python is None:
+            readable += [sys.base_prefix, os.path.dirname(self._python)]
+        self._configuration: dict[str, Any] = {
+            "base_dir": self._base_dir,
+            "hidden": _with_real_paths([*map(str, hidden_paths), self._base_dir]),
+            "read_only": _with_real_paths(readable),
+            "tmp_bytes": tmp_bytes,
+            "network": network,
+            "preload": list(preload),
+        }
+        self._loop: asyncio.AbstractEventLoop
+        self._control: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._sandboxes: dict[int, _Sandbox] = {}
+        self._ready: deque[_Sandbox] = deque()
+        self._coming = 0  # asked for, not ready yet
+        self._waiting: deque[asyncio.Future[_Sandbox]] = deque()
+        self._next_number = 1
+        self._restart: asyncio.Task[None] | None = None
+        self._is_closing = False
+        self._in_use = 0
+
+    @property
+    def fork_server_pid(self) -> int | None:
+        """The pid of the process that was started; None while there is none."""
+        return self._process.pid if self._process else None
+
+    async def start(self) -> None:
+        """Find the strongest isolation there is and prepare the first sandboxes.
+
+        Raises IsolationRefused when that is none and the policy is "refuse", SandboxUnavailable when no fork
+        server starts at all.
+        """
+        self._loop = asyncio.get_running_loop()
+        os.makedirs(self._base_dir, exist_ok=True)
+        os.chmod(self._base_dir, 0o711)  # jobs without namespaces pass through; they cannot list it
+        refusals: list[str] = []
+        for isolation in self._allowed:
+            if isolation == "namespaces" and os.geteuid() != 0:
+                continue
+            if isolation == "none" and self._policy == "refuse":
+                raise IsolationRefused(
+                    "This machine refuses the namespaces that isolate jobs: "
+                    + ("; ".join(refusals) or "none of them is allowed by the settings")
+                    + ". Allow user namespaces, run the worker with CAP_SYS_ADMIN, or accept jobs without "
+                    "isolation with the policy warn."
+                )
+            refusal, note = await self._start_server(isolation)
+            if refusal is None:
+                self.isolation = isolation
+                self.isolation_reason = _explain(isolation, refusals, note)
+                break
+            refusals.append(f"{isolation}: {refusal}")
+        else:
+            raise SandboxUnavailable("No fork server could be started: " + "; ".join(refusals))
+        if self.isolation == "none":
+            _close_own_proc_files()
+        logger.info("job host started isolation=%s reason=%s", self.isolation, self.isolation_reason)
+        self._top_up()
+
+    async def close(self) -> None:
+        """End the fork server and with it every job; returns when they are gone."""
+        self._is_closing = True
+        if self._restart is not None:
+            self._restart.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._restart
+        if self._control is not None:
+            self._control.shutdown(socket.SHUT_WR)
+        process = self._process
+        if process is not None:
+            try:
+                await asyncio.to_thread(process.wait, 10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                await asyncio.to_thread(process.wait)
+        self._lose_server("the job host is closed")
+
+    async def run(
+        self,
+        program: Program,
+        *,
+        limits: Limits,
+        on_output: Callable[[bytes], None],
+        timeout_s: float | None = None,
+    ) -> Ended:
+        """Run `program` to its end and return how it ended.
+
+        `on_output` gets what it writes to standard output and standard error, in order, as it comes. Raises
+        ProgramTimedOut, and SandboxUnavailable when the sandbox was lost. However this ends, cancellation
+        included, no process of the program is left when it returns.
+        """
+        began = time.perf_counter()
+        sandbox = await self._acquire()
+        acquired = time.perf_counter()
+        run = _Run(self._loop, sandbox, limits.result_bytes, on_output)
+        self._in_use += 1
+        try:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await run.send(program, limits)
+                    self._top_up()
+                    sent = time.perf_counter()
+                    await run.ended
+            except TimeoutError:
+                await self._kill(sandbox)
+                raise ProgramTimedOut from None
+            except BaseException:
+                await self._kill(sandbox)
+                raise
+            ended = time.perf_counter()
+            if self.isolation == "none":
+                await sandbox.gone  # its folder is on disk and is removed by the fork server
+        finally:
+            self._in_use -= 1
+            run.finish()
+            self._top_up()
+        if run.report is None:
+            raise SandboxUnavailable(run.setup_error or "the job's sandbox ended before the job did")
+        timings = {
+            "sandbox": acquired - began,
+            "send": sent - acquired,
+            "run": ended - sent,
+            "drain": time.perf_counter() - ended,
+        }
+        return Ended(
+            exit_code=int(run.report["exit_code"]),
+            peak_kb=int(run.report["peak_kb"]),
+            over_memory=bool(run.report["over_memory"]),
+            values=run.values,
+            overflowed=frozenset(run.overflowed),
+            timings=timings,
+        )
+
+    async def settle(self) -> None:
+        """Wait until every sandbox that is not ready for use is gone: what ended jobs left has been taken down."""
+        ready = {sandbox.number for sandbox in self._ready}
+        ending = [one.gone for one in self._sandboxes.values() if one.number not in ready and one.job is None]
+        if ending:
+            await asyncio.wait(ending)
+
+    # --- sandboxes ---
+
+    async def _acquire(self) -> _Sandbox:
+        if self._is_closing:
+            raise SandboxUnavailable("the job host is closed")
+        if self._ready:
+            return self._ready.popleft()
+        waiter: asyncio.Future[_Sandbox] = self._loop.create_future()
+        self._waiting.append(waiter)
+        self._top_up()
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self._offer(waiter.result())
+            raise
+
+    def _offer(self, sandbox: _Sandbox) -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(sandbox)
+                return
+        self._ready.append(sandbox)
+
+    def _top_up(self) -> None:
+        if self._control is None or self._is_closing:
+            return
+        wanted = self._warm + sum(not waiter.done() for waiter in self._waiting)
+        while len(self._ready) + self._coming < wanted:
+            number, self._next_number = self._next_number, self._next_number + 1
+            self._sandboxes[number] = _Sandbox(number, self._loop.create_future())
+            self._coming += 1
+            self._tell({"op": "spawn", "id": number})
+
+    async def _kill(self, sandbox: _Sandbox) -> None:
+        """Have all processes of `sandbox` killed and wait for it, also when cancelled meanwhile."""
+        self._tell({"op": "kill", "id": sandbox.number})
+        cancelled = False
+        while not sandbox.gone.done():
+            try:
+                await asyncio.wait([sandbox.gone])
+            except asyncio.CancelledError:
+                cancelled = True
+        if cancelled:
+            raise asyncio.CancelledError
+
+    # --- the fork server ---
+
+    async def _start_server(self, isolation: Isolation) -> tuple[str | None, str | None]:
+        """Start one; returns why it refused (None: it runs) and what it noted."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            code = _BOOTSTRAP.format(folder=str(_PACKAGE_FOLDER), fd=theirs.fileno())
+            try:
+                process = subprocess.Popen(  # noqa: S603
+                    [self._python, "-I", "-S", "-u", "-X", "utf8", "-c", code],
+                    env={},
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+            except OSError as error:
+                ours.close()
+                return f"cannot start {self._python}: {error.strerror}", None
+        ours.setblocking(False)
+        packets_out = packets.packets("C", json.dumps({**self._configuration, "isolation": isolation}).encode())
+        hello: dict[str, Any] = {"op": "refused", "message": "the fork server did not answer"}
+        with contextlib.suppress(TimeoutError, OSError):
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                for packet in packets_out:
+                    await self._loop.sock_sendall(ours, packet)
+                answer = await self._loop.sock_recv(ours, packets.PACKET_BYTES)
+                if answer:
+                    hello = json.loads(answer[1:])
+        if hello["op"] != "hello":
+            ours.close()
+            process.kill()
+            await asyncio.to_thread(process.wait)
+            return str(hello["message"]), None
+        self._process, self._control = process, ours
+        self._loop.add_reader(ours, self._on_message)
+        return None, hello.get("note")
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        if self._control is None:
+            return
+        try:
+            self._control.send(b"M" + json.dumps(message).encode())
+        except BlockingIOError:
+            # It reads requests as fast as it can; a full socket means hundreds of them wait.
+            self._loop.call_later(0.005, self._tell, message)
+        except OSError:
+            pass  # end of file follows
+
+    def _on_message(self) -> None:
+        assert self._control is not None
+        for _ in range(16):
+            try:
+                packet, fds, _, _ = socket.recv_fds(
+                    self._control, packets.PACKET_BYTES, 3, socket.MSG_CMSG_CLOEXEC
+                )
+            except BlockingIOError:
+                return
+            except OSError:
+                packet, fds = b"", []
+            if not packet:
+                self._on_server_death()
+                return
+            message = json.loads(packet[1:])
+            number = int(message["id"])
+            if message["op"] == "ready":
+                self._coming -= 1
+                self._sandboxes[number].attach(fds)
+                self._offer(self._sandboxes[number])
+            elif message["op"] == "gone":
+                self._on_gone(number)
+            else:
+                self._on_failed_spawn(number, message["message"])
+
+    def _on_gone(self, number: int) -> None:
+        sandbox = self._sandboxes.pop(number)
+        if not sandbox.gone.done():
+            sandbox.gone.set_result(None)
+        if sandbox in self._ready:
+            # It died while nobody used it (the kernel short of memory takes jobs first): another one, not at once.
+            self._ready.remove(sandbox)
+            sandbox.close()
+            self._loop.call_later(0.5, self._top_up)
+
+    def _on_failed_spawn(self, number: int, message: str) -> None:
+        logger.error("sandbox not made reason=%s", message)
+        self._coming -= 1
+        self._sandboxes.pop(number).gone.cancel()
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_exception(SandboxUnavailable(f"no sandbox could be made: {message}"))
+                break
+        self._loop.call_later(0.5, self._top_up)
+
+    def _on_server_death(self) -> None:
+        process = self._process
+        self._lose_server("the fork server ended unexpectedly, and its jobs with it")
+        if self._is_closing:
+            return
+        logger.error("fork server died jobs_lost=%s", self._in_use)
+        self._restart = self._loop.create_task(self._start_again(process))
+
+    def _lose_server(self, why: str) -> None:
+        if self._control is not None:
+            self._loop.remove_reader(self._control)
+            self._control.close()
+            self._control = None
+        self._process = None
+        self._coming = 0
+        sandboxes, self._sandboxes = self._sandboxes, {}
+        for sandbox in self._ready:
+            sandbox.close()
+        self._ready.clear()
+        for sandbox in sandboxes.values():
+            if not sandbox.gone.done():
+                sandbox.gone.set_result(None)
+        if self._is_closing:
+            for waiter in self._waiting:
+                if not waiter.done():
+                    waiter.set_exception(SandboxUnavailable(why))
+            self._waiting.clear()
+
+    async def _start_again(self, dead: subprocess.Popen[bytes] | None) -> None:
+        if dead is not None:
+            dead.kill()
+            await asyncio.to_thread(dead.wait)
+        attempt = 0
+        while True:
+            await asyncio.sleep(_RESTART_DELAYS_S[min(attempt, len(_RESTART_DELAYS_S) - 1)])
+            refusal, _ = await self._start_server(self.isolation)
+            if refusal is None:
+                logger.warning("fork server restarted attempt=%s", attempt + 1)
+                self._top_up()
+                return
+            attempt += 1
+            logger.error("fork server does not start attempt=%s reason=%s", attempt, refusal)
+
+
+class _Run:
+    """One program in one sandbox: what is sent to it and what comes back."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sandbox: _Sandbox,
+        result_bytes: int,
+        on_output: Callable[[bytes], None],
+    ) -> None:
+        assert sandbox.job is not None and sandbox.guard is not None
+        self._loop = loop
+        self._sandbox = sandbox
+        self._job, self._guard = sandbox.job, sandbox.guard
+        self._on_output = on_output
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self.report: dict[str, Any] | None = None
+        self.setup_error: str | None = None
+        self.values: dict[str, bytes] = {}
+        self._from_job = packets.Assembler(self._on_job_value, result_bytes)
+        self._from_guard = packets.Assembler(self._on_guard_value, result_bytes)
+        loop.add_reader(sandbox.log, self._read_log)
+        loop.add_reader(self._job, self._read_packets, self._job, self._from_job)
+        loop.add_reader(self._guard, self._read_packets, self._guard, self._from_guard)
+        sandbox.gone.add_done_callback(self._on_gone)
+
+    @property
+    def overflowed(self) -> set[str]:
+        return self._from_job.overflowed | self._from_guard.overflowed
+
+    async def send(self, program: Program, limits: Limits) -> None:
+        """Give the job process its program and the guard its limits."""
+        job = {
+            "kind": "python" if program.python is not None else "exec",
+            "python": program.python,
+            "argv": list(program.argv),
+            "env": dict(program.env),
+            "files": dict(program.files),
+            "limits": {
+                "memory_bytes": limits.memory_bytes,
+                "processes": limits.processes,
+                "open_files": limits.open_files,
+                "file_bytes": limits.file_bytes,
+            },
+        }
+        guard = {
+            "memory_bytes": limits.memory_bytes,
+            "result_bytes": limits.result_bytes,
+            "result_files": dict(program.result_files),
+        }
+        try:
+            for sock, kind, value in ((self._job, "J", job), (self._guard, "G", guard)):
+                for packet in packets.packets(kind, json.dumps(value).encode()):
+                    try:
+                        sock.send(packet)
+                    except BlockingIOError:
+                        await self._loop.sock_sendall(sock, packet)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it died already; how is about to be known
+
+    def finish(self) -> None:
+        """Read what is left and let go of the sandbox. All its processes have ended."""
+        self._loop.remove_reader(self._sandbox.log)
+        self._loop.remove_reader(self._job)
+        self._loop.remove_reader(self._guard)
+        self._sandbox.gone.remove_done_callback(self._on_gone)
+        while self._read_log():
+            pass
+        while self._read_packets(self._job, self._from_job):
+            pass
+        self._sandbox.close()
+
+    def _read_log(self) -> bool:
+        try:
+            data = os.read(self._sandbox.log, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._loop.remove_reader(self._sandbox.log)
+            return False
+        self._on_output(data)
+        return True
+
+    def _read_packets(self, sock: socket.socket, assembler: packets.Assembler) -> bool:
+        try:
+            packet = sock.recv(packets.PACKET_BYTES)
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            packet = b""
+        if not packet:
+            self._loop.remove_reader(sock)
+            return False
+        assembler.feed(packet)
+        return True
+
+    def _on_job_value(self, kind: str, value: bytes) -> None:
+        self.values.setdefault(kind, value)
+
+    def _on_guard_value(self, kind: str, value: bytes) -> None:
+        if kind == "X":
+            self.report = json.loads(value)
+            self._end()
+        elif kind == "F":
+            self.setup_error = f"the sandbox could not be set up: {value.decode()}"
+        else:
+            self.values[kind] = value
+
+    def _on_gone(self, gone: asyncio.Future[None]) -> None:
+        while self.report is None and self._read_packets(self._guard, self._from_guard):
+            pass
+        self._end()
+
+    def _end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+def _with_real_paths(paths: Sequence[str]) -> list[str]:
+    return sorted({os.path.abspath(path) for path in paths} | {os.path.realpath(path) for path in paths})
+
+
+def _explain(isolation: Isolation, refusals: Sequence[str], note: str | None) -> str:
+    user = pwd.getpwuid(os.geteuid()).pw_name if os.geteuid() else "root"
+    if isolation == "namespaces":
+        return "Each job has its own file system view, process and IPC namespace, and a user id of its own."
+    why = "; ".join(refusals)
+    if isolation == "user-namespaces":
+        told = f" ({why})" if why else ""
+        return f"Each job has its own file system view, process and IPC namespace, inside a user namespace{told}."
+    return (
+        f"Jobs are not isolated from each other or from this machine ({why or 'namespaces are turned off'}); they can "
+        f"read what every local user can" + (f"; {note}." if note else f", and the worker runs as {user}.")
+    )
+
+
+def _close_own_proc_files() -> None:
+    """Without namespaces jobs may run as the worker's user: keep them out of its /proc/<pid>/environ and memory."""
+    from workers.job_process import linux
+
+    linux.prctl(linux.PR_SET_DUMPABLE, 0)
