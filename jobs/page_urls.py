@@ -1,0 +1,39 @@
+"""Addresses of the pages of scripts and runs, below /w/<workspace>/ (UI.md section 5).
+
+A path holds slashes, so fixed words come after it. What stands directly below scripts/ and is no path (new, editor/…)
+cannot be one either: paths begin with u/, f/ or g/.
+"""
+
+from django.urls import path
+
+from jobs.views import editor, run, run_form, runs, scripts
+
+urlpatterns = [
+    path("w/<str:workspace>/runs/", runs.runs_page, name="runs"),
+    path("w/<str:workspace>/runs/batch/", runs.batch, name="runs-batch"),
+    path("w/<str:workspace>/runs/export.csv", runs.export, name="runs-export"),
+    path("w/<str:workspace>/runs/<uuid:job_id>/", run.run, name="run"),
+    path("w/<str:workspace>/runs/<uuid:job_id>/state.json", run.state, name="run-state"),
+    path("w/<str:workspace>/runs/<uuid:job_id>/result.json", run.result_json, name="run-result"),
+    path("w/<str:workspace>/runs/<uuid:job_id>/result.html", run.result_html, name="run-result-html"),
+    path("w/<str:workspace>/runs/<uuid:job_id>/file", run.result_file, name="run-result-file"),
+    path("w/<str:workspace>/runs/<uuid:job_id>/args.json", run.args_json, name="run-args"),
+    path("w/<str:workspace>/runs/<uuid:job_id>/log.txt", run.logs, name="run-log"),
+    path("w/<str:workspace>/runs/<uuid:job_id>/cancel/", run.cancel, name="run-cancel"),
+    path("w/<str:workspace>/runs/<uuid:job_id>/again/", run.run_again, name="run-again"),
+    path("w/<str:workspace>/runs/<uuid:job_id>/now/", run.run_now, name="run-now"),
+    path("w/<str:workspace>/scripts/new/", editor.new_script, name="script-new"),
+    path("w/<str:workspace>/scripts/editor/signature/", editor.signature, name="editor-signature"),
+    path("w/<str:workspace>/scripts/editor/draft/", editor.save_draft, name="editor-draft"),
+    path("w/<str:workspace>/scripts/editor/discard/", editor.discard_draft, name="editor-discard"),
+    path("w/<str:workspace>/scripts/editor/test/", editor.test, name="editor-test"),
+    path("w/<str:workspace>/scripts/editor/tests/", editor.tests, name="editor-tests"),
+    path("w/<str:workspace>/scripts/editor/deploy/", editor.deploy, name="editor-deploy"),
+    path("w/<str:workspace>/scripts/editor/picks/", editor.picks, name="editor-picks"),
+    path("w/<str:workspace>/scripts/<path:path>/edit/", editor.edit_script, name="script-edit"),
+    path("w/<str:workspace>/scripts/<path:path>/run/", run_form.run_form, name="script-run"),
+    path("w/<str:workspace>/scripts/<path:path>/versions/", scripts.versions, name="script-versions"),
+    path("w/<str:workspace>/scripts/<path:path>/restore/", scripts.restore_version, name="script-restore"),
+    path("w/<str:workspace>/scripts/<path:path>/archive/", scripts.archive, name="script-archive"),
+    path("w/<str:workspace>/scripts/<path:path>/", scripts.script, name="script"),
+]
