@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from workspaces.views import account, resources, sign_in, start, variables
+from workspaces.views import account, people, resources, sign_in, start, variables
 
 urlpatterns = [
     path("", start.start, name="start"),
@@ -27,4 +27,18 @@ urlpatterns = [
     path("w/<str:workspace>/resource-types/new/", resources.new_type, name="new-resource-type"),
     path("w/<str:workspace>/resource-types/<str:name>/edit/", resources.edit_type, name="edit-resource-type"),
     path("w/<str:workspace>/resource-types/<str:name>/delete/", resources.delete_type, name="delete-resource-type"),
+    path("w/<str:workspace>/folders/", people.folder_list, name="folders"),
+    path("w/<str:workspace>/folders/new/", people.new_folder, name="new-folder"),
+    path("w/<str:workspace>/folders/<str:name>/", people.folder, name="folder"),
+    path("w/<str:workspace>/folders/<str:name>/rights/", people.set_holder, name="set-holder"),
+    path("w/<str:workspace>/folders/<str:name>/rights/remove/", people.remove_holder, name="remove-holder"),
+    path("w/<str:workspace>/folders/<str:name>/delete/", people.delete_folder, name="delete-folder"),
+    path("w/<str:workspace>/groups/", people.group_list, name="groups"),
+    path("w/<str:workspace>/groups/new/", people.new_group, name="new-group"),
+    path("w/<str:workspace>/groups/<str:name>/members/", people.change_group_members, name="change-group"),
+    path("w/<str:workspace>/groups/<str:name>/delete/", people.delete_group, name="delete-group"),
+    path("w/<str:workspace>/users/", people.user_list, name="users"),
+    path("w/<str:workspace>/users/new/", people.new_user, name="new-user"),
+    path("w/<str:workspace>/users/<str:username>/", people.change_user, name="change-user"),
+    path("w/<str:workspace>/users/<str:username>/remove/", people.remove_user, name="remove-user"),
 ]
