@@ -195,6 +195,20 @@ def count_jobs(caller: Caller, filters: JobFilters, *, most: int = 100_000) -> i
         return int(cursor.fetchone()[0])
 
 
+def count_each(caller: Caller, wanted: Sequence[JobFilters], *, most: int) -> list[int]:
+    """`count_jobs` of several filters, in one statement: the tabs above a list."""
+    parts: list[str] = []
+    parameters: dict[str, Any] = {"most": most}
+    for position, filters in enumerate(wanted):
+        statement = sql.load("list_jobs").replace("%(", f"%(of{position}_")
+        parts.append(f"(SELECT count(*) FROM ({statement} LIMIT %(most)s) AS matching)")
+        given = _filter_parameters(caller, filters) | {"cursor_at": None, "cursor_id": None}
+        parameters |= {f"of{position}_{name}": value for name, value in given.items()}
+    with _time_limit(), connection.cursor() as cursor:
+        cursor.execute("SELECT " + ", ".join(parts), parameters)
+        return [int(count) for count in cursor.fetchone()]
+
+
 def patterns(text: str | None, *, allow_wildcards: bool = False) -> list[str] | None:
     """`a,b` -> LIKE patterns for exactly a or b; with `allow_wildcards` a `*` stands for anything."""
     if not text:

@@ -15,17 +15,23 @@ RESULT_FRAME_POLICY = (
 )
 MAX_MARKDOWN = 500_000  # characters rendered; more would make a page that nobody can read
 
-_TAGS = set(
-    ["a", "b", "blockquote", "br", "code", "dd", "del", "details", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "img", "input", "ins", "kbd", "li", "ol", "p", "pre", "s", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul"]
-)
+_TEXT_TAGS = {"a", "b", "blockquote", "br", "code", "del", "em", "hr", "i", "img", "ins", "kbd", "p", "pre", "s", "strong"}
+_BLOCK_TAGS = {"h1", "h2", "h3", "h4", "h5", "h6", "li", "ol", "ul", "table", "tbody", "td", "th", "thead", "tr"}
 _FRAME_STYLE = """
-:root { color-scheme: light dark; } html[data-theme=light] { color-scheme: light; } html[data-theme=dark] { color-scheme: dark; }
+:root { color-scheme: light dark; }
+html[data-theme=light] { color-scheme: light; }
+html[data-theme=dark] { color-scheme: dark; }
 body { margin: 16px; font: 14px/1.6 ui-sans-serif, system-ui, "Segoe UI", Roboto, sans-serif; overflow-wrap: anywhere;
   color: light-dark(#14171d, #e9ecf2); background: light-dark(#fff, #13161c); }
-h1, h2, h3 { line-height: 1.3; } a { color: light-dark(#2b5bd0, #84aaff); } img { max-width: 100%; }
-code, pre { font: 12.5px/1.6 ui-monospace, Menlo, monospace; background: light-dark(#f3f5f8, #1a1e26); border-radius: 4px; }
-code { padding: 1px 4px; } pre { padding: 10px 12px; overflow: auto; } pre code { padding: 0; }
-table { border-collapse: collapse; } th, td { border: 1px solid light-dark(#e2e5eb, #252b36); padding: 4px 10px; text-align: left; }
+h1, h2, h3 { line-height: 1.3; }
+a { color: light-dark(#2b5bd0, #84aaff); }
+img { max-width: 100%; }
+code, pre { font: 12.5px/1.6 ui-monospace, monospace; background: light-dark(#f3f5f8, #1a1e26); border-radius: 4px; }
+code { padding: 1px 4px; }
+pre { padding: 10px 12px; overflow: auto; }
+pre code { padding: 0; }
+table { border-collapse: collapse; }
+th, td { border: 1px solid light-dark(#e2e5eb, #252b36); padding: 4px 10px; text-align: left; }
 blockquote { margin-inline: 0; padding-left: 12px; border-left: 3px solid light-dark(#c9ced8, #3a4352); }
 """
 
@@ -42,7 +48,7 @@ def render_markdown(text: str, *, below: int = 0) -> SafeString:
     rendered = _markdown().renderer.render(tokens, _markdown().options, {})
     clean = nh3.clean(
         rendered,
-        tags=_TAGS,
+        tags=_TEXT_TAGS | _BLOCK_TAGS,
         attributes={
             "a": {"href", "title"},
             "img": {"src", "alt", "title"},

@@ -49,7 +49,7 @@ def _show(
 ) -> HttpResponse:
     context = {
         "script": script,
-        "description": render_markdown(script.description, below=2) if script.description else "",
+        "description": render_markdown(script.description, below=1) if script.description else "",
         "schema": script.schema or {"type": "object", "properties": {}},
         "args": args,
         "errors": errors or {},

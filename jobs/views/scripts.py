@@ -31,7 +31,7 @@ def script(request: HttpRequest, caller: Caller, path: str) -> HttpResponse:
     draft = drafts.get_draft(caller, path) if may_write else None
     context = {
         "script": found,
-        "description": render_markdown(found.description, below=2) if found.description else "",
+        "description": render_markdown(found.description, below=1) if found.description else "",
         "arguments": _arguments(found.schema),
         "runs": [run_list.Run(job) for job in recent],
         "may_write": may_write,

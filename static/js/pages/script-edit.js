@@ -185,7 +185,7 @@ function show(id, status) {
   live.setAttribute("src", socket);
   live.dataset.run = id;
   $("p-logs").replaceChildren(logs, live);
-  $("p-result").replaceChildren(Object.assign(document.createElement("p"), { className: "dim", textContent: "The result appears here when the test ends." }));
+  $("p-result").replaceChildren(Object.assign(document.createElement("p"), { className: "help", textContent: "The result appears here when the test ends." }));
   mark(status);
 }
 function mark(status, ms) {
