@@ -90,10 +90,11 @@ def delete_group(caller: Caller, name: str) -> None:
     """Delete a group and every mention of it in access rules: a later group of that name starts with none."""
     from workspaces.workspaces import DEFAULT_GROUPS
 
-    if name in DEFAULT_GROUPS:
-        raise BadRequest(f"group {name} exists in every workspace and cannot be deleted")
     with transaction.atomic():
-        get_group(caller, name, right=Right.OWN).delete()
+        group = get_group(caller, name, right=Right.OWN)
+        if name in DEFAULT_GROUPS:
+            raise BadRequest(f"group {name} exists in every workspace and cannot be deleted")
+        group.delete()
         forget_owner(caller.workspace_id, f"g/{name}")
         audit.record(caller, "group.delete", ActionKind.DELETE, resource=name)
     caller.forget_rights()
