@@ -82,7 +82,9 @@ class Listener:
         await self.start()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
         await self.close()
 
     @property
@@ -142,10 +144,13 @@ class Listener:
         while True:
             try:
                 async with await psycopg.AsyncConnection.connect(
-                    **pg.connection_parameters(self._url, application_name="windmill listener"), autocommit=True
+                    **pg.connection_parameters(self._url, application_name="windmill listener"),
+                    autocommit=True,
                 ) as connection:
                     # One statement a round trip would do too; one round trip for all is what a reconnect storm likes.
-                    await connection.execute("; ".join(f"LISTEN {channel}" for channel in self._channels).encode())
+                    await connection.execute(
+                        "; ".join(f"LISTEN {channel}" for channel in self._channels).encode()
+                    )
                     if failures:
                         logger.info("listening again after attempts=%s", failures)
                     failures = 0
@@ -160,7 +165,9 @@ class Listener:
             # Everybody's waits become short: wake them, or they sleep on for a long interval.
             self._everything_may_have_changed()
             failures += 1
-            await asyncio.sleep(min(_LONGEST_BACKOFF_S, 0.1 * 2 ** min(failures, 10)) * random.uniform(0.5, 1.0))
+            await asyncio.sleep(
+                min(_LONGEST_BACKOFF_S, 0.1 * 2 ** min(failures, 10)) * random.uniform(0.5, 1.0)
+            )
 
     def _dispatch(self, channel: str, payload: str) -> None:
         if channel == wakeups.JOB_CHANNEL:

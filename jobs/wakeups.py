@@ -9,6 +9,7 @@ milliseconds from a process. A hint that cannot be sent is logged, not raised: w
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from uuid import UUID
 
 from django.db import OperationalError, connection, transaction
@@ -64,8 +65,8 @@ def _send_postponed(tag: str) -> None:
 
 def jobs_changed(job_ids: Iterable[UUID]) -> None:
     """Tell whoever watches these jobs to look."""
-    payloads = list(id_payloads(job_ids))
-    transaction.on_commit(lambda: [_notify(JOB_CHANNEL, payload) for payload in payloads], robust=True)
+    for payload in id_payloads(job_ids):
+        transaction.on_commit(partial(_notify, JOB_CHANNEL, payload), robust=True)
 
 
 def cancel_requested(job_id: UUID) -> None:

@@ -2,4 +2,4 @@
 UPDATE queue
    SET running = false, started_at = NULL, worker = NULL, last_ping = NULL, restarts = restarts + %(count_restart)s::int
  WHERE id = %(id)s AND attempt = %(attempt)s AND running
-RETURNING id
+RETURNING id, tag

@@ -1,0 +1,98 @@
+"""The environment of a job: what reference/scripts.md section 6 promises, and nothing else of the worker's own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jobs.queue import Claim
+
+# Of the worker's own variables only these reach every job; others need WHITELIST_ENVS or the group's configuration.
+_INHERITED = (
+    "PATH",
+    "TZ",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "all_proxy",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentSource:
+    """What a worker knows of the environment before it sees a job."""
+
+    base_url: str
+    base_internal_url: str
+    worker_group: str
+    worker_environment: Mapping[str, str]  # of this process
+    allowed: Sequence[str] = ()  # names that jobs may see: WHITELIST_ENVS and the group's allow-list
+    static: Mapping[str, str] = field(default_factory=dict)  # of the group's configuration
+
+    def missing(self) -> list[str]:
+        """Names that are allowed but not set here: worth a warning, the silence confuses users."""
+        return [name for name in self.allowed if name not in self.worker_environment]
+
+    def for_host(self) -> dict[str, str]:
+        """The variables of a script that prepares the host: no job, no token."""
+        return {
+            **self._inherited(),
+            **self.static,
+            "WM_BASE_URL": self.base_url,
+            "BASE_URL": self.base_url,
+            "BASE_INTERNAL_URL": self.base_internal_url,
+            "WM_WORKER_GROUP": self.worker_group,
+        }
+
+    def build(self, claim: Claim, *, token: str) -> dict[str, str]:
+        """The variables of one job. Those of the system win over those of the script and the group."""
+        return {**self._inherited(), **self.static, **_script_envs(claim), **self._reserved(claim, token)}
+
+    def _inherited(self) -> dict[str, str]:
+        return {
+            name: self.worker_environment[name]
+            for name in (*_INHERITED, *self.allowed)
+            if name in self.worker_environment
+        }
+
+    def _reserved(self, claim: Claim, token: str) -> dict[str, str]:
+        path = claim.runnable_path or ""
+        schedule_path = (claim.trigger or "") if claim.trigger_kind == "schedule" else ""
+        return {
+            "WM_WORKSPACE": claim.workspace_id,
+            "WM_TOKEN": token,
+            "WM_EMAIL": claim.permissioned_as_email,
+            "WM_USERNAME": claim.created_by,
+            "WM_BASE_URL": self.base_url,
+            "BASE_URL": self.base_url,
+            "BASE_INTERNAL_URL": self.base_internal_url,
+            "WM_JOB_ID": str(claim.id),
+            "WM_SCHEDULED_FOR": claim.scheduled_for.isoformat(),
+            "WM_JOB_PATH": path,
+            "WM_FLOW_JOB_ID": str(claim.parent_job or ""),
+            "WM_ROOT_FLOW_JOB_ID": str(claim.root_job or claim.parent_job or ""),
+            "WM_FLOW_PATH": "",
+            "WM_SCHEDULE_PATH": schedule_path,
+            "WM_PERMISSIONED_AS": claim.permissioned_as,
+            "WM_STATE_PATH": _state_path(claim, schedule_path),
+            "WM_STATE_PATH_NEW": "/".join(filter(None, (claim.permissioned_as, path, schedule_path))),
+            "WM_FLOW_STEP_ID": claim.flow_step_id or "",
+            "WM_OBJECT_PATH": f"{path or 'tmp'}/{int(claim.scheduled_for.timestamp())}_{claim.id}",
+            "WM_WORKER_GROUP": self.worker_group,
+            "WM_END_USER_EMAIL": "",
+            "WM_RUNNABLE_ID": "",
+        }
+
+
+def _state_path(claim: Claim, schedule_path: str) -> str:
+    if not claim.runnable_path:
+        return f"u/{claim.created_by}/tmp_state"
+    return f"{claim.runnable_path}/{claim.created_by if schedule_path else 'user'}"
+
+
+def _script_envs(claim: Claim) -> dict[str, str]:
+    """The script's own KEY=value lines; malformed ones were refused when it was deployed."""
+    pairs = (line.partition("=") for line in claim.envs or ())
+    return {key.strip(): value for key, equals, value in pairs if equals and key.strip()}

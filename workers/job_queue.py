@@ -1,0 +1,128 @@
+"""What a worker needs of the queue. PostgreSQL is one implementation (pg_queue); another may speak HTTP."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID
+
+from jobs.queue import Claim, Completion, JobRequest
+
+Lease = tuple[UUID, int]  # (job id, attempt): the fencing pair that every write names
+
+
+class QueueAway(Exception):
+    """The queue cannot be reached right now. Nothing is wrong with the request; ask again.
+
+    `outcome_unknown`: the request may have been carried out although its answer was lost.
+    """
+
+    def __init__(self, message: str, *, outcome_unknown: bool) -> None:
+        super().__init__(message)
+        self.outcome_unknown = outcome_unknown
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequest:
+    """Somebody asked for a running job to be stopped."""
+
+    canceled_by: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """A piece of output of one running job."""
+
+    lease: Lease
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerReport:
+    """A row of worker_ping: the worker as it describes itself (units: jobs.models.WorkerPing)."""
+
+    worker: str
+    worker_instance: str
+    worker_group: str
+    ip: str
+    state: str  # starting, running, draining, failed
+    custom_tags: list[str]
+    languages: list[str]
+    slots: int
+    wm_version: str
+    busy_slots: int = 0
+    jobs_executed: int = 0
+    current_job_id: UUID | None = None
+    last_job_id: UUID | None = None
+    last_job_workspace_id: str | None = None
+    occupancy_rate: float | None = None
+    occupancy_rate_15s: float | None = None
+    occupancy_rate_5m: float | None = None
+    occupancy_rate_30m: float | None = None
+    memory: int | None = None
+    memory_usage: int | None = None
+    wm_memory_usage: int | None = None
+    vcpus: int | None = None
+    job_isolation: str = ""
+    isolation_note: str = ""
+    init_log: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupConfig:
+    """What the configuration of a worker group says today (reference/worker.md section 1)."""
+
+    worker_tags: list[str] | None = None
+    init_bash: str | None = None
+    env_vars_static: dict[str, str] = field(default_factory=dict)
+    env_vars_allowlist: list[str] = field(default_factory=list)
+
+
+class JobQueue(Protocol):
+    """The queue as one worker sees it. All methods but `complete` and `append_logs` raise QueueAway."""
+
+    @property
+    def hears_wakeups(self) -> bool:
+        """Whether `on_work` and `on_cancel` are called at present; if not, the worker polls faster."""
+
+    async def open(self) -> None:
+        """Connect. Raises QueueAway when that is not possible yet."""
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+
+    async def claim(self, *, tags: Sequence[str], limit: int) -> list[Claim]:
+        """Take up to `limit` due jobs, most urgent first."""
+
+    async def start_own(self, request: JobRequest) -> Claim:
+        """Record a job that this worker runs itself, outside the queue's order, as running."""
+
+    async def heartbeat(self, held: Sequence[tuple[Lease, int | None]]) -> dict[Lease, CancelRequest | None]:
+        """Extend these leases, each with its memory peak in kB if known. Those missing from the answer are lost."""
+
+    async def append_logs(self, pieces: Sequence[LogPiece]) -> set[Lease]:
+        """Append output, once, however long the queue is away. Leases missing from the answer are lost."""
+
+    async def complete(self, completions: Sequence[Completion]) -> set[UUID]:
+        """Record outcomes, each once, however long the queue is away. The others' leases were lost."""
+
+    async def release(self, lease: Lease, *, count_restart: bool) -> bool:
+        """Put a job back into the queue. False: its lease was lost."""
+
+    async def release_all_but(self, held: Sequence[Lease]) -> int:
+        """Put back whatever is claimed in this worker's name but is not in `held`; answers how many."""
+
+    def on_work(self, callback: Callable[[str | None], None]) -> Callable[[], None]:
+        """Call back with each tag that got work (None: any may have). The answer unsubscribes."""
+
+    def on_cancel(self, callback: Callable[[UUID | None], None]) -> Callable[[], None]:
+        """Call back when a job's lease should be looked at (None: any). The answer unsubscribes."""
+
+    async def group_config(self, group: str) -> GroupConfig:
+        """The configuration of a worker group."""
+
+    async def ping(self, report: WorkerReport) -> None:
+        """Show this worker to the others."""
+
+    async def leave(self) -> None:
+        """Take this worker off the list."""

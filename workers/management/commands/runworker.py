@@ -1,0 +1,53 @@
+"""Run a worker: claims jobs from the queue and executes them until it is told to leave."""
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandParser
+
+from jobs.monitor import monitor
+from workers.pg_queue import PgJobQueue
+from workers.setup import options_from_settings, read_group_config, runner_from_settings
+from workers.tags import worker_name
+from workers.worker import Worker
+
+
+class Command(BaseCommand):
+    """`manage.py runworker`. SIGTERM or Ctrl-C drains; a second one puts what runs back into the queue and leaves."""
+
+    help = "Run a worker: claims jobs from the queue and executes them. SIGTERM drains it, a second one stops it at once."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--slots", type=int, default=None, help="jobs at once (default: NUM_WORKERS)")
+        parser.add_argument(
+            "--drain-timeout",
+            type=float,
+            default=None,
+            metavar="SECONDS",
+            help="when draining, put jobs that still run after this time back into the queue (default: wait for them)",
+        )
+
+    def handle(self, *args: Any, slots: int | None, drain_timeout: float | None, **options: Any) -> None:
+        code = asyncio.run(_run(slots=slots or settings.NUM_WORKERS, drain_timeout_s=drain_timeout))
+        if code:
+            raise SystemExit(code)
+
+
+async def _run(*, slots: int, drain_timeout_s: float | None) -> int:
+    name = worker_name(group=settings.WORKER_GROUP, hostname=settings.INSTANCE_NAME)
+    queue = PgJobQueue(worker=name)
+    runner = runner_from_settings(worker=name)
+    config = await read_group_config(queue)
+    options = options_from_settings(name=name, slots=slots, runner=runner, config=config, environ=os.environ)
+    worker = Worker(options, queue=queue, runner=runner, housekeeping=monitor)
+
+    def leave() -> None:
+        (worker.stop if worker.is_draining else worker.drain)()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, leave)
+    return await worker.run(drain_timeout_s=drain_timeout_s)

@@ -1,0 +1,221 @@
+"""The queue in PostgreSQL: the text of jobs/sql through asynchronous connections (DESIGN.md decisions 5 to 7).
+
+Two lanes: `work` (claims, heartbeats, completions: they lock the same rows, so they take turns) and `side` (logs,
+notifications, pings: output flows while a claim is under way). LISTEN has a connection of its own (jobs.listener).
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from django.conf import settings
+
+from jobs import pg, sql, wakeups
+from jobs.listener import Listener
+from jobs.models import JobStatus
+from jobs.queue import Claim, Completion, JobRequest, completion_parameters, push_parameters
+from workers import failures
+from workers.job_queue import CancelRequest, GroupConfig, Lease, LogPiece, QueueAway, WorkerReport
+from workers.pg_lane import Lane
+
+logger = logging.getLogger(__name__)
+
+_GROUP_CONFIG = "SELECT config FROM config WHERE name = %(name)s"
+_LEAVE = "DELETE FROM worker_ping WHERE worker = %(worker)s"
+
+
+class PgJobQueue:
+    """`workers.job_queue.JobQueue` on PostgreSQL, for the worker of this name."""
+
+    def __init__(self, *, worker: str) -> None:
+        self._worker = worker
+        pooled = pg.is_pooled()
+        self._work = Lane(name="work", url=settings.DATABASE_URL, pooled=pooled)
+        self._side = Lane(name="side", url=settings.DATABASE_URL, pooled=pooled)
+        self._listener = Listener(channels=(wakeups.QUEUE_CHANNEL, wakeups.CANCEL_CHANNEL))
+        self._log_ends: dict[
+            UUID, int
+        ] = {}  # characters in the log of each running job after our last append
+
+    @property
+    def hears_wakeups(self) -> bool:
+        return self._listener.is_connected
+
+    @property
+    def statement_count(self) -> int:
+        """Statements run so far, all lanes together."""
+        return self._work.statement_count + self._side.statement_count
+
+    async def open(self) -> None:
+        await self._listener.start()
+        await self._work.fetch("SELECT 1", {})
+
+    async def close(self) -> None:
+        await self._listener.close()
+        await self._work.close()
+        await self._side.close()
+
+    async def claim(self, *, tags: Sequence[str], limit: int) -> list[Claim]:
+        rows = await self._work.fetch(
+            sql.load("claim"), {"worker": self._worker, "tags": list(tags), "limit": limit}
+        )
+        return [Claim(*row) for row in rows]
+
+    async def start_own(self, request: JobRequest) -> Claim:
+        parameters = push_parameters(request)
+        await self._work.fetch(sql.load("push"), parameters)
+        rows = await self._work.fetch(sql.load("start_job"), {"id": parameters["id"], "worker": self._worker})
+        return Claim(*rows[0])
+
+    async def heartbeat(self, held: Sequence[tuple[Lease, int | None]]) -> dict[Lease, CancelRequest | None]:
+        rows = await self._work.fetch(
+            sql.load("heartbeat"),
+            {
+                "ids": [lease[0] for lease, _ in held],
+                "attempts": [lease[1] for lease, _ in held],
+                "mem_peaks": [mem_peak for _, mem_peak in held],
+            },
+        )
+        return {
+            (row[0], row[1]): CancelRequest(row[2], row[3]) if row[2] is not None else None for row in rows
+        }
+
+    async def append_logs(self, pieces: Sequence[LogPiece]) -> set[Lease]:
+        waiting = {piece.lease: piece for piece in pieces}
+        appended: set[Lease] = set()
+        perhaps_sent = False
+        while waiting:
+            try:
+                if perhaps_sent:
+                    found = await self._find_logs(waiting.values())
+                    appended.update(found)
+                    waiting = {lease: piece for lease, piece in waiting.items() if lease not in found}
+                    perhaps_sent = False
+                    continue
+                ends = await self._append_logs(waiting.values())
+            except QueueAway as exc:
+                perhaps_sent = perhaps_sent or exc.outcome_unknown
+            except psycopg.errors.UniqueViolation:
+                continue  # the system wrote a line of its own at the same end; ours comes after it
+            else:
+                self._log_ends.update(ends)
+                appended.update(lease for lease in waiting if lease[0] in ends)
+                break
+        await self._tell_watchers(lease[0] for lease in appended)
+        return appended
+
+    async def _append_logs(self, pieces: Iterable[LogPiece]) -> dict[UUID, int]:
+        pieces = list(pieces)
+        rows = await self._side.fetch(
+            sql.load("append_logs"),
+            {
+                "ids": [piece.lease[0] for piece in pieces],
+                "attempts": [piece.lease[1] for piece in pieces],
+                "logs": [piece.text for piece in pieces],
+            },
+        )
+        return {row[0]: row[1] for row in rows}
+
+    async def _find_logs(self, pieces: Iterable[LogPiece]) -> set[Lease]:
+        pieces = list(pieces)
+        rows = await self._side.fetch(
+            sql.load("find_logs"),
+            {
+                "ids": [piece.lease[0] for piece in pieces],
+                "offsets": [self._log_ends.get(piece.lease[0], 0) for piece in pieces],
+                "logs": [piece.text for piece in pieces],
+            },
+        )
+        found = {row[0] for row in rows}
+        return {piece.lease for piece in pieces if piece.lease[0] in found}
+
+    async def complete(self, completions: Sequence[Completion]) -> set[UUID]:
+        for completion in completions:
+            self._log_ends.pop(completion.id, None)
+        try:
+            recorded = await self._complete(completions)
+        except psycopg.Error as exc:
+            if len(completions) > 1:  # one that cannot be stored must not take the others with it
+                recorded = set()
+                for completion in completions:
+                    recorded |= await self.complete([completion])
+                return recorded
+            logger.warning("result of job=%s cannot be stored: %s", completions[0].id, type(exc).__name__)
+            message = f"The result cannot be stored: {str(exc).splitlines()[0]}"
+            result = failures.as_result("ResultNotStorable", message)
+            failure = replace(completions[0], status=JobStatus.FAILURE, result=result, labels=None)
+            recorded = await self._complete([failure])
+        await self._tell_watchers(recorded)
+        return recorded
+
+    async def _complete(self, completions: Sequence[Completion]) -> set[UUID]:
+        recorded: set[UUID] = set()
+        perhaps_sent = False
+        while True:
+            try:
+                rows = await self._work.fetch(sql.load("complete"), completion_parameters(completions))
+                recorded |= {row[0] for row in rows}
+                if perhaps_sent and len(recorded) < len(completions):
+                    # The first answer was lost on the way; what is recorded in our name was recorded then.
+                    ids = [completion.id for completion in completions]
+                    rows = await self._work.fetch(
+                        sql.load("find_completed"), {"ids": ids, "worker": self._worker}
+                    )
+                    recorded |= {row[0] for row in rows}
+                return recorded
+            except QueueAway as exc:
+                perhaps_sent = perhaps_sent or exc.outcome_unknown
+
+    async def release(self, lease: Lease, *, count_restart: bool) -> bool:
+        self._log_ends.pop(lease[0], None)
+        rows = await self._work.fetch(
+            sql.load("release"), {"id": lease[0], "attempt": lease[1], "count_restart": count_restart}
+        )
+        await self._wake_others({row[1] for row in rows})
+        return bool(rows)
+
+    async def release_all_but(self, held: Sequence[Lease]) -> int:
+        rows = await self._work.fetch(
+            sql.load("release_unknown"), {"worker": self._worker, "ids": [lease[0] for lease in held]}
+        )
+        await self._wake_others({row[1] for row in rows})
+        return len(rows)
+
+    def on_work(self, callback: Callable[[str | None], None]) -> Callable[[], None]:
+        return self._listener.on_queue(callback)
+
+    def on_cancel(self, callback: Callable[[UUID | None], None]) -> Callable[[], None]:
+        return self._listener.on_cancel(callback)
+
+    async def group_config(self, group: str) -> GroupConfig:
+        rows = await self._side.fetch(_GROUP_CONFIG, {"name": f"worker__{group}"})
+        config: dict[str, Any] = rows[0][0] if rows else {}
+        return GroupConfig(
+            worker_tags=config.get("worker_tags"),
+            init_bash=config.get("init_bash"),
+            env_vars_static=config.get("env_vars_static") or {},
+            env_vars_allowlist=config.get("env_vars_allowlist") or [],
+        )
+
+    async def ping(self, report: WorkerReport) -> None:
+        await self._side.fetch(sql.load("ping_worker"), asdict(report))
+
+    async def leave(self) -> None:
+        await self._side.fetch(_LEAVE, {"worker": self._worker})
+
+    async def _tell_watchers(self, job_ids: Iterable[UUID]) -> None:
+        for payload in wakeups.id_payloads(job_ids):
+            await self._hint(wakeups.JOB_CHANNEL, payload)
+
+    async def _wake_others(self, tags: Iterable[str]) -> None:
+        for tag in tags:
+            await self._hint(wakeups.QUEUE_CHANNEL, tag)
+
+    async def _hint(self, channel: str, payload: str) -> None:
+        try:
+            await self._side.fetch(wakeups.NOTIFY, {"channel": channel, "payload": payload})
+        except QueueAway:
+            logger.debug("a hint was lost with the connection; watchers poll")

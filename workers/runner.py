@@ -1,0 +1,57 @@
+"""What the worker loop needs of whatever runs code: one job in, one outcome out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from jobs.queue import Claim
+from workers.logs import JobLog
+
+
+class RunnerLost(Exception):
+    """The machinery died under a job (not the job's fault): it may be started again elsewhere."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """One job, ready to run."""
+
+    claim: Claim
+    args: dict[str, Any]  # references replaced
+    environment: Mapping[str, str]
+    timeout_s: float
+    log: JobLog
+    report_memory: Callable[[int], None]  # call with the peak in kB, now and then
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How a run ended. A failure of the job's code, a timeout or a memory limit is an outcome, not an exception."""
+
+    is_success: bool
+    result: str  # JSON text; of a failure {"error": {...}}
+    mem_peak_kb: int | None = None
+
+
+class Runner(Protocol):
+    """Runs jobs of some languages. `run` may be called for as many jobs at once as the worker has slots."""
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """What this host can really run."""
+
+    @property
+    def isolation(self) -> tuple[str, str]:
+        """How jobs are isolated ("none", "unshare", ...), and a note for people on what is missing."""
+
+    async def start(self) -> None:
+        """Get ready."""
+
+    async def close(self) -> None:
+        """Stop whatever was started."""
+
+    async def run(self, request: RunRequest) -> RunOutcome:
+        """Run one job. Cancelling this call kills all of the job's processes before it returns.
+
+        Raises RunnerLost when the machinery died.
+        """
