@@ -19,6 +19,11 @@ WINDOW = timedelta(minutes=15)
 MAX_PER_ACCOUNT = 10  # failures of one address on one account within the window
 MAX_PER_ADDRESS = 100  # failures of one address on all accounts
 
+_PROXIES = [
+    ipaddress.ip_network(network)
+    for network in ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7")
+]
+
 
 class TooManyAttempts(DomainError):
     """Too many wrong passwords from one address; waiting helps."""
@@ -51,7 +56,7 @@ def address_of(request: HttpRequest) -> str:
     peer = request.META.get("REMOTE_ADDR") or ""
     forwarded = request.headers.get("X-Forwarded-For", "").rsplit(",", 1)[-1].strip()
     try:
-        if forwarded and ipaddress.ip_address(peer).is_private:
+        if forwarded and any(ipaddress.ip_address(peer) in network for network in _PROXIES):
             return str(ipaddress.ip_address(forwarded))
     except ValueError:
         pass

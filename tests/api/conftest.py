@@ -10,8 +10,9 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from jobs.models import CompletedJob, Job, LogChunk, Script
+from jobs.models import CompletedJob, Job, LogChunk, QueuedJob, Script
 from tests.tenancy import enter, fill, join, make_account, make_workspace, token_for
+from workspaces import job_tokens
 from workspaces.models import Workspace
 from workspaces.resource_types import add_well_known_types
 
@@ -131,3 +132,36 @@ def unchanged() -> Any:
         before.update(now)
 
     return check
+
+
+class RunningJob:
+    """`running_job("alice")` starts a job of a member of acme and answers its token; `.end()` ends it."""
+
+    def __init__(self) -> None:
+        self.id = UUID(int=7)
+
+    def __call__(self, username: str) -> str:
+        QueuedJob.objects.create(
+            id=self.id,
+            workspace_id="acme",
+            tag="python3",
+            running=True,
+            worker="w",
+            started_at=timezone.now(),
+        )
+        return job_tokens.issue(
+            workspace_id="acme",
+            email=f"{username}@example.com",
+            username=username,
+            permissioned_as=f"u/{username}",
+            job_id=self.id,
+            expires_in_s=60,
+        )
+
+    def end(self) -> None:
+        QueuedJob.objects.filter(pk=self.id).delete()
+
+
+@pytest.fixture
+def running_job() -> RunningJob:
+    return RunningJob()
