@@ -15,8 +15,41 @@ RESULT_FRAME_POLICY = (
 )
 MAX_MARKDOWN = 500_000  # characters rendered; more would make a page that nobody can read
 
-_TEXT_TAGS = {"a", "b", "blockquote", "br", "code", "del", "em", "hr", "i", "img", "ins", "kbd", "p", "pre", "s", "strong"}
-_BLOCK_TAGS = {"h1", "h2", "h3", "h4", "h5", "h6", "li", "ol", "ul", "table", "tbody", "td", "th", "thead", "tr"}
+_TEXT_TAGS = {
+    "a",
+    "b",
+    "blockquote",
+    "br",
+    "code",
+    "del",
+    "em",
+    "hr",
+    "i",
+    "img",
+    "ins",
+    "kbd",
+    "p",
+    "pre",
+    "s",
+}
+_BLOCK_TAGS = {
+    "strong",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "li",
+    "ol",
+    "ul",
+    "table",
+    "tbody",
+    "td",
+    "th",
+    "thead",
+    "tr",
+}
 _FRAME_STYLE = """
 :root { color-scheme: light dark; }
 html[data-theme=light] { color-scheme: light; }

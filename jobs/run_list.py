@@ -107,17 +107,21 @@ class RunQuery:
         }
         return {name: value for name, value in given.items() if value}
 
+    def _with(self, name: str, value: Any) -> "RunQuery":
+        changes: dict[str, Any] = {name: value}
+        return replace(self, **changes)
+
     def chips(self) -> Iterator[tuple[str, "RunQuery"]]:
         """Each filter in words, with the query that remains without it."""
         if self.status:
             yield f"Status: {TABS[self.status]}", replace(self, status="")
         for key in KEYS:
             if value := getattr(self, key):
-                yield f"{key}: {value}", replace(self, **{key: None})
+                yield f"{key}: {value}", self._with(key, None)
         for field in _JSON:
             for pair in getattr(self, field):
                 rest = tuple(other for other in getattr(self, field) if other != pair)
-                yield f"{field}.{pair[0]}: {pair[1]}", replace(self, **{field: rest})
+                yield f"{field}.{pair[0]}: {pair[1]}", self._with(field, rest)
         if self.text:
             yield f"“{self.text}”", replace(self, text=None)
         if self.range:

@@ -7,6 +7,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.views.decorators.http import require_safe
 
 from jobs import drafts, listings, runs, scripts, tags
 from jobs.listings import JobFilters
@@ -47,6 +48,7 @@ def near_scripts(caller: Caller, path: str = "", **parts: Any) -> list[pages.Nea
     return found
 
 
+@require_safe
 @pages.workspace_page
 def new_script(request: HttpRequest, caller: Caller) -> HttpResponse:
     """/w/W/scripts/new/?language=&from=: the editor with a starter, or with a copy of another script."""
@@ -67,6 +69,7 @@ def new_script(request: HttpRequest, caller: Caller) -> HttpResponse:
     return _editor(request, caller, path=f"u/{_user_part(caller)}/{name}", value=value, head=None, draft=None)
 
 
+@require_safe
 @pages.workspace_page(near=near_scripts)
 def edit_script(request: HttpRequest, caller: Caller, path: str) -> HttpResponse:
     """/w/W/scripts/<path>/edit/: the draft when there is one, else the live version."""

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from jobs import listings, queue, run_list, runs, scripts, waiting
 from jobs.errors import JobNotFound
@@ -28,6 +28,7 @@ INLINE = (
 )  # characters of arguments or of an error that the page itself carries; larger ones are loaded
 
 
+@require_safe
 @pages.workspace_page(operators=True)
 def run(request: HttpRequest, caller: Caller, job_id: UUID) -> HttpResponse:
     """The page. Asked for by htmx: its head, and what has become known since (the result)."""

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
+from django.views.decorators.http import require_http_methods
 
 from jobs import listings, runs, scripts, tags
 from jobs.listings import JobFilters
@@ -28,6 +29,7 @@ MOST_FILLED = 64 * 1024  # characters of arguments that the page carries for one
 _RESERVED = {"fill"}  # names of query parameters that are no arguments
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
 @pages.workspace_page(operators=True, near=near_scripts)
 def run_form(request: HttpRequest, caller: Caller, path: str) -> HttpResponse:
     """GET: the form, filled from `?name=value` or from a run (`?fill=<id>`). POST: check the inputs, then run."""
@@ -113,7 +115,7 @@ def _prefilled(request: HttpRequest, caller: Caller, script: Script) -> dict[str
     if source:
         args = _args_of(caller, source)
     properties = (script.schema or {}).get("properties") or {}
-    for name, value in request.GET.items():
+    for name, value in request.GET.dict().items():
         if name in _RESERVED:
             continue
         field = properties.get(name)

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from jobs import run_list, runs
 from jobs.run_list import RANGES, TABS, RunQuery
@@ -20,6 +20,7 @@ MOST_EXPORTED = 10_000  # runs in one CSV file
 MOST_BATCHED = runs.MAX_BATCH
 
 
+@require_safe
 @pages.workspace_page(operators=True)
 def runs_page(request: HttpRequest, caller: Caller) -> HttpResponse:
     """The list. By htmx: the list alone (a filter changed), more rows (`after`), or how many are new (`newest`)."""
@@ -138,6 +139,7 @@ _COLUMNS = (
 )
 
 
+@require_safe
 @pages.workspace_page(operators=True)
 def export(request: HttpRequest, caller: Caller) -> HttpResponseBase:
     """What the filters match as CSV, newest first."""

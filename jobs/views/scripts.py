@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from jobs import drafts, listings, run_list, scripts
 from jobs.listings import JobFilters
@@ -22,6 +22,7 @@ LAST_RUNS = 10
 MOST_VERSIONS = 200  # shown in the history
 
 
+@require_safe
 @pages.workspace_page(operators=True, near=near_scripts)
 def script(request: HttpRequest, caller: Caller, path: str) -> HttpResponse:
     """/w/W/scripts/<path>/: the overview. An archived script still has one, and can be brought back from it."""
@@ -112,6 +113,7 @@ def example_args(schema: Any) -> dict[str, Any]:
     return found
 
 
+@require_safe
 @pages.workspace_page(operators=True, near=near_scripts)
 def versions(request: HttpRequest, caller: Caller, path: str) -> HttpResponse:
     """/w/W/scripts/<path>/versions/?from=&to=: the history, and the difference between any two versions."""
