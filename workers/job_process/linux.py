@@ -120,13 +120,17 @@ def prctl(option: int, value: int = 0) -> None:
     _check(_libc.prctl(option, value, 0, 0, 0), f"prctl {option}")
 
 
+def drop_capability_bounds() -> None:
+    """No program executed from here on can gain a capability; those this process holds stay usable."""
+    for capability in range(_LAST_CAPABILITY + 1):
+        if _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
+            break  # past the last one, or not ours to drop: no_new_privs keeps it out of reach either way
+
+
 def drop_all_capabilities() -> None:
     """Give up every capability of this process for good, also for programs it executes. Raises OSError."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     _libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-    for capability in range(_LAST_CAPABILITY + 1):
-        if _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
-            break  # past the last one, or not ours to drop: no_new_privs keeps it out of reach either way
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0), 8)
     none = ctypes.create_string_buffer(24)
     _check(_libc.capset(header, none), "capset")

@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import resource
+import shutil
 import signal
 import socket
 import stat
@@ -110,6 +111,7 @@ def _forget_the_server(channels: Channels) -> None:
 
 
 def _guard(worker: socket.socket, pid: int, *, has_namespace: bool) -> NoReturn:
+    _rehearse_guard()
     received = packets.receive(worker)
     if received is None:  # nobody will ever send a job
         processes.kill_others(own_namespace=has_namespace)
@@ -125,6 +127,17 @@ def _guard(worker: socket.socket, pid: int, *, has_namespace: bool) -> NoReturn:
     ended = {"exit_code": os.waitstatus_to_exitcode(status), "peak_kb": peak_kb, "over_memory": over_memory}
     packets.send(worker, "X", json.dumps(ended).encode())
     os._exit(0)
+
+
+def _rehearse_guard() -> None:
+    """Touch what reporting a job's end touches, before somebody waits for it (see python_main.rehearse)."""
+    rehearsed = {"memory_bytes": 1, "result_files": {}}
+    json.loads(json.dumps({**rehearsed, "exit_code": os.waitstatus_to_exitcode(256), "over_memory": False}))
+    os.waitpid(-1, os.WNOHANG)
+    signal.sigtimedwait([signal.SIGCHLD], 0)
+    resource.getrusage(resource.RUSAGE_CHILDREN)
+    list(packets.packets("X", b"{}"))
+    time.monotonic()
 
 
 def _end_with_the_server() -> None:
@@ -199,6 +212,9 @@ def _read_result(path: str, limit: int) -> bytes | None:
 
 
 def _be_the_job(worker: socket.socket, home: str, scratch: str | None, *, shares_uid: bool) -> NoReturn:
+    python_main.rehearse()
+    _write("rehearsal/main.py", "")
+    shutil.rmtree("rehearsal")
     received = packets.receive(worker)
     if received is None:
         os._exit(0)
@@ -207,12 +223,8 @@ def _be_the_job(worker: socket.socket, home: str, scratch: str | None, *, shares
     if scratch is not None:
         env.setdefault("TMPDIR", scratch)
     for path, content in job["files"].items():
-        if "/" in path:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(content.encode("utf-8", "surrogatepass"))
+        _write(path, content)
     _limit(job["limits"], shares_uid=shares_uid)
-    gc.unfreeze()
     gc.enable()
     if job["kind"] == "python":
         python_main.run(job["python"], env, worker)
@@ -225,6 +237,13 @@ def _be_the_job(worker: socket.socket, home: str, scratch: str | None, *, shares
     except OSError as error:
         sys.stderr.write(f"cannot run {job['argv'][0]}: {error.strerror}\n")
         os._exit(127)
+
+
+def _write(path: str, content: str) -> None:
+    if "/" in path:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(content.encode("utf-8", "surrogatepass"))
 
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
