@@ -1,1 +1,98 @@
-urlpatterns: list = []
+"""Addresses of the REST routes of scripts, jobs and workers. Paths are greedy, nothing ends in a slash."""
+
+from django.urls import URLPattern, path
+
+from jobs.api import jobs, runs, scripts, workers
+
+W = "w/<str:workspace>"
+
+_scripts = [
+    ("create", scripts.CreateScript),
+    ("get/p/<path:path>", scripts.GetByPath),
+    ("get/h/<str:hash>", scripts.GetByHash),
+    ("raw/p/<path:path>", scripts.RawByPath),
+    ("raw_unpinned/p/<path:path>", scripts.RawByPath),
+    ("raw/h/<str:hash>", scripts.RawByHash),
+    ("exists/p/<path:path>", scripts.Exists),
+    ("list", scripts.List),
+    ("list_paths", scripts.ListPaths),
+    ("list_search", scripts.ListSearch),
+    ("history/p/<path:path>", scripts.History),
+    ("history_update/h/<str:hash>/p/<path:path>", scripts.UpdateHistory),
+    ("get_latest_version/<path:path>", scripts.LatestVersion),
+    ("deployment_status/h/<str:hash>", scripts.DeploymentStatus),
+    ("archive/p/<path:path>", scripts.ArchivePath),
+    ("archive/h/<str:hash>", scripts.ArchiveHash),
+    ("delete/p/<path:path>", scripts.DeletePath),
+    ("delete/h/<str:hash>", scripts.DeleteHash),
+    ("toggle_workspace_error_handler/p/<path:path>", scripts.ToggleErrorHandler),
+]
+_jobs = [
+    ("run/p/<path:path>", runs.QueuePath),
+    ("run/h/<str:hash>", runs.QueueHash),
+    ("run/preview", runs.QueuePreview),
+    ("run/batch_rerun_jobs", runs.RerunJobs),
+    ("run_wait_result/p/<path:path>", runs.WaitPath),
+    ("run_wait_result/h/<str:hash>", runs.WaitHash),
+    ("run_wait_result/preview", runs.WaitPreview),
+    ("run_and_stream/p/<path:path>", runs.StreamPath),
+    ("run_and_stream/h/<str:hash>", runs.StreamHash),
+    ("list", jobs.ListJobs),
+    ("list_filtered_uuids", jobs.FilteredJobIds),
+    ("delete", jobs.DeleteJobs),
+    ("queue/list", jobs.ListQueue),
+    ("queue/list_filtered_uuids", jobs.FilteredIds),
+    ("queue/count", jobs.CountQueue),
+    ("queue/position/<str:scheduled_for>", jobs.QueuePosition),
+    ("queue/explain/<str:id>", jobs.Explain),
+    ("queue/cancel_selection", jobs.CancelSelection),
+    ("queue/run_now/<str:id>", jobs.RunNow),
+    ("completed/list", jobs.ListCompleted),
+    ("completed/count", jobs.CountCompleted),
+    ("completed/count_jobs", jobs.CountCompletedJobs),
+    ("completed/delete/<str:id>", jobs.DeleteCompleted),
+    ("worker_is_draining/<str:id>", jobs.WorkerIsDraining),
+]
+_jobs_u = [
+    ("get/<str:id>", jobs.GetJob),
+    ("get_logs/<str:id>", jobs.GetLogs),
+    ("getupdate/<str:id>", jobs.GetUpdate),
+    ("getupdate_sse/<str:id>", jobs.GetUpdateSse),
+    ("get_root_job_id/<str:id>", jobs.GetRootJobId),
+    ("completed/get/<str:id>", jobs.GetCompleted),
+    ("completed/get_result/<str:id>", jobs.GetResult),
+    ("completed/get_result_maybe/<str:id>", jobs.GetResultMaybe),
+    ("queue/cancel/<str:id>", jobs.Cancel),
+    ("queue/force_cancel/<str:id>", jobs.ForceCancel),
+]
+_job_metrics = [
+    ("set_progress/<str:id>", jobs.SetProgress),
+    ("get_progress/<str:id>", jobs.GetProgress),
+]
+_workers = [
+    ("list", workers.ListWorkers),
+    ("queue_counts", workers.QueueCounts),
+    ("queue_running_counts", workers.QueueRunningCounts),
+    ("queue_status", workers.QueueStatus),
+    ("custom_tags", workers.CustomTags),
+    ("get_default_tags", workers.DefaultTags),
+    ("exists_workers_with_tags", workers.ExistsWithTags),
+]
+_instance_jobs = [
+    ("db_clock", jobs.DbClock),
+    ("completed/count_by_tag", jobs.CountByTag),
+]
+
+
+def _under(prefix: str, routes: list) -> list[URLPattern]:
+    return [path(f"{prefix}/{route}", view.as_view()) for route, view in routes]
+
+
+urlpatterns = [
+    *_under(f"{W}/scripts", _scripts),
+    *_under(f"{W}/jobs", _jobs),
+    *_under(f"{W}/jobs_u", _jobs_u),
+    *_under(f"{W}/job_metrics", _job_metrics),
+    *_under("workers", _workers),
+    *_under("jobs", _instance_jobs),
+]

@@ -1,0 +1,174 @@
+"""Following a job from the event loop: woken by the listener, looked up in the database, no thread held while waiting.
+
+Shared by the routes that wait (synchronous runs, getupdate, SSE) and the websockets. Queries run on a few threads of
+their own and give their connection back at once, so thousands may wait on one small pool.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+from uuid import UUID
+
+from django.db import connection
+
+from jobs import queue, sql
+from jobs.listener import JobWatch, get_listener
+from jobs.shapes import iso
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+BATCH_S = 0.1  # between two updates of one follower: at most ten a second, the first at once
+BATCH_CHARS = 256 * 1024  # of log in one update
+_threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="follow")
+
+
+async def in_database(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a short synchronous function that queries, on a thread that returns its connection afterwards."""
+    return await asyncio.get_running_loop().run_in_executor(
+        _threads, partial(_and_return_connection, partial(function, *args, **kwargs))
+    )
+
+
+def _and_return_connection(call: Callable[[], T]) -> T:
+    try:
+        return call()
+    finally:
+        connection.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a job. `result` is JSON text, as stored."""
+
+    status: str  # JobStatus
+    result: str
+
+    @property
+    def is_success(self) -> bool:
+        return self.status in ("success", "skipped")
+
+
+def read_outcome(job_id: UUID) -> Outcome | None:
+    """The outcome, or None while there is none."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT status, coalesce(result::text, 'null') FROM completed_job WHERE id = %s", [job_id])
+        row = cursor.fetchone()
+    return None if row is None else Outcome(*row)
+
+
+async def wait_for_outcome(watch: JobWatch, job_id: UUID, *, timeout_s: float) -> Outcome | None:
+    """The outcome of a job that was queued after `watch` began; None when `timeout_s` passed without one."""
+    deadline = time.monotonic() + timeout_s
+    while (left := deadline - time.monotonic()) > 0:
+        await watch.wait(left)
+        outcome = await in_database(read_outcome, job_id)
+        if outcome is not None:
+            return outcome
+    return None
+
+
+# --- following --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState:
+    """What changes while one looks."""
+
+    id: UUID
+    status: str  # queued, running, success, failure, canceled, skipped
+    worker: str | None
+    started_at: datetime | None
+    completed_at: datetime | None
+    duration_ms: int | None
+    canceled_by: str | None
+    canceled_reason: str | None
+    mem_peak: int | None  # kB
+    progress: int | None  # percent
+
+    @property
+    def is_completed(self) -> bool:
+        return self.completed_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A job's state and its log from an offset on, read in this order: a completed job has no log after this one."""
+
+    state: JobState
+    logs: str
+    offset: int  # of the first character of `logs`
+    next_offset: int
+    has_more: bool  # the log goes on after `logs`
+
+    @property
+    def is_final(self) -> bool:
+        return self.state.is_completed and not self.has_more
+
+
+def read_snapshot(job_id: UUID, offset: int, *, with_logs: bool = True, max_chars: int = BATCH_CHARS) -> Snapshot | None:
+    """What there is now; None when the job is gone."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.load("follow_job"), {"id": job_id})
+        row = cursor.fetchone()
+        if row is None:
+            return None
+        names = [column.name for column in cursor.description]
+    state = JobState(**dict(zip(names, row, strict=True)))
+    if not with_logs:
+        return Snapshot(state, "", offset, offset, False)
+    logs, next_offset = queue.read_logs(job_id, offset=offset, max_chars=max_chars)
+    return Snapshot(state, logs, offset, next_offset, len(logs) >= max_chars)
+
+
+async def follow_job(
+    job_id: UUID, *, offset: int = 0, with_logs: bool = True, idle_s: float = 5.0
+) -> AsyncIterator[Snapshot | None]:
+    """Snapshots with what is new each time, the first at once, then whenever something changed, until the final one.
+
+    None is yielded about every `idle_s` seconds without news. Ends early when the job is deleted.
+    """
+    listener = await get_listener()
+    known: JobState | None = None
+    with listener.watch_job(job_id) as watch:
+        idle_since = time.monotonic()
+        while True:
+            looked_at = time.monotonic()
+            snapshot = await in_database(read_snapshot, job_id, offset, with_logs=with_logs)
+            if snapshot is None:
+                return
+            if snapshot.logs or snapshot.state != known or snapshot.is_final:
+                yield snapshot
+                known, offset, idle_since = snapshot.state, snapshot.next_offset, time.monotonic()
+                if snapshot.is_final:
+                    return
+                # What comes next may gather a little, so that a chatty job costs ten looks a second at most.
+                await asyncio.sleep(max(0.0, looked_at + BATCH_S - time.monotonic()))
+                if snapshot.has_more:
+                    continue
+            elif time.monotonic() - idle_since >= idle_s:
+                yield None
+                idle_since = time.monotonic()
+            await watch.wait(idle_s)
+
+
+def state_json(state: JobState) -> dict[str, Any]:
+    """A job's state as the websocket sends it."""
+    return {
+        "id": str(state.id),
+        "status": state.status,
+        "running": state.status == "running",
+        "worker": state.worker,
+        "started_at": iso(state.started_at),
+        "completed_at": iso(state.completed_at),
+        "duration_ms": state.duration_ms,
+        "canceled_by": state.canceled_by,
+        "canceled_reason": state.canceled_reason,
+        "mem_peak": state.mem_peak,
+        "progress": state.progress,
+    }
