@@ -1,0 +1,58 @@
+"""Fixtures that every test may use: the smallest real rows, and waiting for a condition instead of sleeping."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
+
+import pytest
+from django.db import connection
+
+from jobs import queue
+
+
+@pytest.fixture
+def make_job(db: None) -> Callable[..., UUID]:
+    """Queue a job; keyword arguments are those of JobRequest."""
+
+    def make(**given: Any) -> UUID:
+        request: dict[str, Any] = {
+            "workspace_id": "test",
+            "kind": "preview",
+            "tag": "python3",
+            "created_by": "alice",
+            "permissioned_as": "u/alice",
+            "permissioned_as_email": "alice@example.com",
+            "args": {},
+            "raw_code": "",
+            "language": "python3",
+        }
+        return queue.push_job(queue.JobRequest(**{**request, **given}))
+
+    return make
+
+
+@pytest.fixture
+def database_url(transactional_db: None) -> str:
+    """The address of this test's database, for a process or connection of its own."""
+    at = connection.get_connection_params()
+    login = quote(at.get("user") or "", safe="")
+    if at.get("password"):
+        login += f":{quote(at['password'], safe='')}"
+    place = f"host={quote(at.get('host') or '', safe='')}" + (f"&port={at['port']}" if at.get("port") else "")
+    return f"postgres://{login}@/{quote(at['dbname'], safe='')}?{place}"
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., Any]:
+    """Ask again and again until the answer is true; answers it, or fails after `timeout_s`."""
+
+    def wait(ask: Callable[[], Any], *, timeout_s: float = 15.0) -> Any:
+        deadline = time.monotonic() + timeout_s
+        while not (answer := ask()):
+            assert time.monotonic() < deadline, f"did not come true within {timeout_s} s"
+            time.sleep(0.01)
+        return answer
+
+    return wait

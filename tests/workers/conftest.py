@@ -1,0 +1,159 @@
+"""A worker in this process, with a small runner whose behaviour the test writes down."""
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from workers.environment import EnvironmentSource
+from workers.pg_queue import PgJobQueue
+from workers.runner import RunnerLost, RunOutcome, RunRequest
+from workers.worker import Worker, WorkerOptions
+
+
+class ScriptedRunner:
+    """Runs "code" that names a step by step behaviour: one word a line, with an argument after a space.
+
+    `print <text>`, `return <json>`, `fail <message>`, `wait` (until cancelled or `let_go`), `lose` (the machinery dies),
+    `explode` (a bug of ours), `memory <kB>`.
+    """
+
+    languages = ("python3", "bash")
+    isolation = ("none", "scripted")
+
+    def __init__(self) -> None:
+        self.requests: list[RunRequest] = []
+        self.cancelled: list[Any] = []
+        self.gate = threading.Event()
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def let_go(self) -> None:
+        """End all `wait`s."""
+        self.gate.set()
+
+    async def run(self, request: RunRequest) -> RunOutcome:
+        self.requests.append(request)
+        result = "null"
+        for line in (request.claim.code or "").splitlines():
+            word, _, rest = line.partition(" ")
+            if word == "print":
+                request.log.write(rest + "\n")
+            elif word == "return":
+                result = rest
+            elif word == "fail":
+                return RunOutcome(False, json.dumps({"error": {"name": "Error", "message": rest}}))
+            elif word == "memory":
+                request.report_memory(int(rest))
+            elif word == "lose":
+                raise RunnerLost("the fork server died")
+            elif word == "explode":
+                raise ZeroDivisionError("a bug of ours")
+            elif word == "wait":
+                try:
+                    while not self.gate.is_set():
+                        await asyncio.sleep(0.005)
+                except asyncio.CancelledError:
+                    self.cancelled.append(request.claim.id)
+                    raise
+        return RunOutcome(True, result)
+
+
+class RunningWorker:
+    """A worker in a thread of its own."""
+
+    def __init__(self, options: WorkerOptions, runner: Any, queue_class: Callable[..., PgJobQueue]) -> None:
+        self.options = options
+        self.runner = runner
+        self.exit_code: int | None = None
+        self.worker: Worker
+        self.queue: PgJobQueue
+        self._queue_class = queue_class
+        self._loop: asyncio.AbstractEventLoop
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name=options.name)
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.queue = self._queue_class(worker=self.options.name)
+        self.worker = Worker(self.options, queue=self.queue, runner=self.runner)
+        self._ready.set()
+        self.exit_code = await self.worker.run()
+
+    def start(self) -> None:
+        self._thread.start()
+        self._ready.wait()
+
+    def call(self, function: Callable[[], Any]) -> None:
+        """Run `function` in the worker's loop, as a signal handler would."""
+        self._loop.call_soon_threadsafe(function)
+
+    def drain(self) -> None:
+        self.call(self.worker.drain)
+
+    def stop(self) -> int | None:
+        """End it at once, if it still runs; answers the exit code."""
+        if self._thread.is_alive():
+            with contextlib.suppress(RuntimeError):  # ended meanwhile
+                self.call(self.worker.stop)
+        return self.join()
+
+    def join(self) -> int | None:
+        self._thread.join(timeout=60)
+        assert not self._thread.is_alive(), "the worker did not end"
+        return self.exit_code
+
+
+@pytest.fixture
+def start_worker(database_url: str, settings: Any) -> Iterator[Callable[..., RunningWorker]]:
+    """Start a worker; keyword arguments are those of WorkerOptions. Stopped when the test ends."""
+    settings.DATABASE_URL = settings.DATABASE_DIRECT_URL = database_url
+    started: list[RunningWorker] = []
+
+    def start(
+        name: str = "wk-test",
+        *,
+        runner: Any = None,
+        queue_class: Callable[..., PgJobQueue] = PgJobQueue,
+        environ: Mapping[str, str] | None = None,
+        **given: Any,
+    ) -> RunningWorker:
+        source = EnvironmentSource(
+            base_url="http://windmill.test",
+            base_internal_url="http://internal.test",
+            worker_group="default",
+            worker_environment=environ or {"PATH": "/usr/bin:/bin"},
+        )
+        options = WorkerOptions(
+            name=name,
+            instance="host",
+            group="default",
+            tags=["python3", "bash"],
+            slots=2,
+            version="1",
+            environment=source,
+            poll_s=0.05,
+            heartbeat_s=0.2,
+            max_timeout_s=1000,
+            default_timeout_s=None,
+            token_expiry_s=1000,
+            max_result_size_mb=1,
+            max_log_size_mb=1,
+            keep_logs=True,
+            restart_limit=settings.RESTART_LIMIT,
+        )
+        worker = RunningWorker(replace(options, **given), runner or ScriptedRunner(), queue_class)
+        worker.start()
+        started.append(worker)
+        return worker
+
+    yield start
+    for worker in started:
+        worker.stop()
