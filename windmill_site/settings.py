@@ -202,7 +202,7 @@ INSTALLED_APPS = [
     "jobs.apps.JobsConfig",
     "workers.apps.WorkersConfig",
     "windmill_site.apps.SiteConfig",
-    "django.contrib.admin",
+    "windmill_site.apps.WindmillAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.messages",
