@@ -10,6 +10,7 @@ const chosen = () => boxes().filter((b) => b.checked);
 function count() {
   const n = chosen().length, all = $("bulk-all"), everything = !!all?.checked;
   $("bulk").hidden = !n;
+  document.querySelector("[data-every]").hidden = n === boxes().length;
   $("bulk-count").textContent = everything ? document.querySelector("[data-matching]").dataset.matching : n;
   const whole = n > 0 && n === boxes().length;
   if ($("bulk-all-label")) $("bulk-all-label").hidden = !whole;
@@ -24,8 +25,9 @@ document.addEventListener("change", (e) => {
 document.addEventListener("htmx:after:swap", count);
 
 document.addEventListener("click", async (e) => {
-  if (e.target.closest("[data-clear]")) {
-    for (const b of boxes()) b.checked = false;
+  const every = e.target.closest("[data-every], [data-clear]");
+  if (every) {
+    for (const b of boxes()) b.checked = every.matches("[data-every]");
     count();
   }
   const button = e.target.closest("[data-deed]");
