@@ -19,7 +19,7 @@ from rest_framework.views import APIView
 
 from jobs import listings, queue, runs, waiting
 from jobs.api.events import job_events, update_json
-from jobs.api.waiting import WaitingView, event_stream
+from jobs.api.waiting import WaitingView, event_stream, on_request_thread
 from jobs.errors import JobNotFound
 from jobs.following import in_database, read_snapshot
 from jobs.listener import get_listener
@@ -156,7 +156,7 @@ class GetUpdate(WaitingView, ByIdView):
         responses={200: dict},
     )
     async def get(self, request: Request, workspace: str, id: str) -> Response:
-        job = await in_database(self.job, id)
+        job = await on_request_thread(self.job, id)
         offset = _offset(request)
         believes_running = flag(request, "running")
         with_logs = not flag(request, "no_logs", default=False)
@@ -187,7 +187,7 @@ class GetUpdateSse(WaitingView, ByIdView):
         responses={200: str},
     )
     async def get(self, request: Request, workspace: str, id: str) -> HttpResponse:
-        job = await in_database(self.job, id)
+        job = await on_request_thread(self.job, id)
         only_result = flag(request, "only_result", default=False)
         with_logs = not only_result and not flag(request, "no_logs", default=False)
         return event_stream(job_events(job.id, offset=_offset(request), with_logs=with_logs, with_result=True))

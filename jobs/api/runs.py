@@ -5,6 +5,7 @@ What to run comes from the address or the body, how from the query, the argument
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -19,8 +20,8 @@ from rest_framework.request import Request
 from jobs import queue, runs, scripts
 from jobs.api.events import job_events
 from jobs.api.replies import reply
-from jobs.api.waiting import WaitingView, event_stream
-from jobs.errors import WaitTimedOut
+from jobs.api.waiting import WaitingView, event_stream, on_request_thread
+from jobs.errors import JobNotFound, WaitTimedOut
 from jobs.following import in_database, wait_for_outcome
 from jobs.listener import get_listener
 from jobs.models import new_job_id
@@ -29,9 +30,10 @@ from jobs.runs import Preview, RunOptions
 from workspaces.api.base import WorkspaceView, describe_problems, read_body
 from workspaces.api.fields import TEXT_CREATED, Json, Text
 from workspaces.api.protocol import text
-from workspaces.errors import BadRequest, DomainError, PermissionDenied
+from workspaces.errors import BadRequest, PermissionDenied
 from workspaces.middleware import is_by_cookie, is_cross_site
 
+logger = logging.getLogger(__name__)
 DISCONNECTED = "http connection broke"
 
 
@@ -229,17 +231,17 @@ class RerunJobs(RunView):
 class _Wait(WaitingView, RunView):
     """Queue, then wait for the result. A client that goes away cancels the job."""
 
-    async def _start(self, request: Request, address: dict[str, Any]) -> tuple[UUID, "asyncio.Future[UUID]"]:
+    def _start(self, request: Request, address: dict[str, Any]) -> tuple[UUID, "asyncio.Future[UUID]"]:
         wanted = run_query(request)
         options = run_options(request, wanted, waits=True)
         # The id is chosen before the job exists, so that nothing is missed between queueing and watching it.
         job_id = options.job_id or new_job_id()
         options = replace(options, job_id=job_id)
-        return job_id, asyncio.ensure_future(in_database(self.start, request, options, wanted, **address))
+        return job_id, asyncio.ensure_future(on_request_thread(self.start, request, options, wanted, **address))
 
     async def _wait(self, request: Request, **address: Any) -> HttpResponseBase:
         listener = await get_listener()
-        job_id, starting = await self._start(request, address)
+        job_id, starting = self._start(request, address)
         with listener.watch_job(job_id) as watch:
             try:
                 await asyncio.shield(starting)
@@ -265,8 +267,8 @@ class _Wait(WaitingView, RunView):
                 username=self.caller.username,
                 reason=DISCONNECTED,
             )
-        except DomainError:
-            pass  # it ended at the same moment
+        except JobNotFound:
+            logger.info("job=%s ended while its client left", job_id)
 
 
 class WaitPath(_Wait, RunPath):
@@ -310,7 +312,7 @@ class _Stream(_Wait):
     """Queue, then send what happens as server-sent events. The job goes on when the client leaves."""
 
     async def _stream(self, request: Request, **address: Any) -> HttpResponseBase:
-        job_id, starting = await self._start(request, address)
+        job_id, starting = self._start(request, address)
         await asyncio.shield(starting)
         events: AsyncIterator[bytes] = job_events(job_id, with_result=True)
         return event_stream(events)

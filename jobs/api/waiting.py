@@ -4,15 +4,15 @@ A Django REST view whose handlers are coroutines. Thousands may wait at once: no
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from asgiref.sync import SyncToAsync
-from django.http import HttpRequest, HttpResponse
+from asgiref.sync import SyncToAsync, sync_to_async
+from django.db import connection
+from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
-from jobs.following import in_database
 from workspaces.api.base import InstanceView
 
 P = ParamSpec("P")
@@ -27,11 +27,9 @@ class WaitingView(InstanceView):
         drf_request = self.request = self.initialize_request(request, *args, **kwargs)
         self.headers = self.default_response_headers
         try:
-            handler = self.http_method_not_allowed
-            if request.method in ("GET", "HEAD", "POST", "OPTIONS"):
-                handler = getattr(self, request.method.lower(), handler)
-            await in_database(self.initial, drf_request, *args, **kwargs)
-            release_request_thread()
+            method = (request.method or "").lower()
+            handler = getattr(self, method if method in self.http_method_names else "", self.http_method_not_allowed)
+            await on_request_thread(self.initial, drf_request, *args, **kwargs)
             answer = handler(drf_request, *args, **kwargs)
             response = await answer if asyncio.iscoroutine(answer) else answer
         except Exception as exc:
@@ -39,33 +37,32 @@ class WaitingView(InstanceView):
         return self.finalize_response(drf_request, response, *args, **kwargs)
 
 
-def release_request_thread() -> None:
-    """Give back the thread that synchronous middleware made for this request; a later need makes a new one.
+async def on_request_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a synchronous part of the request on the request's own thread, and give thread and connection back after it.
 
-    Each request served by ASGI has a thread of its own for thread-sensitive work, kept until the answer is sent.
+    Each request served by ASGI has a thread of its own for thread-sensitive work (synchronous middleware made it),
+    kept until the answer is sent unless it is let go here; a later need makes a new one.
     """
-    context = SyncToAsync.thread_sensitive_context.get(None)
-    if context is not None:
-        executor = SyncToAsync.context_to_thread_executor.pop(context, None)
-        if executor is not None:
-            executor.shutdown(wait=False)
-
-
-async def finish(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """`in_database`, but run to its end even when the client goes away meanwhile."""
-    running = asyncio.ensure_future(in_database(partial(function, *args, **kwargs)))
     try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise
+        return await sync_to_async(_and_return_connection)(partial(function, *args, **kwargs))
+    finally:
+        context = SyncToAsync.thread_sensitive_context.get(None)
+        executor = SyncToAsync.context_to_thread_executor.pop(context, None) if context is not None else None
+        if executor is not None:
+            executor.shutdown(wait=False)  # type: ignore[attr-defined]
 
 
-def event_stream(chunks: Any) -> HttpResponse:
+def _and_return_connection(call: Callable[[], T]) -> T:
+    try:
+        return call()
+    finally:
+        if not connection.in_atomic_block:
+            connection.close()
+
+
+def event_stream(chunks: AsyncIterator[bytes]) -> StreamingHttpResponse:
     """Server-sent events from an asynchronous iterator of byte strings."""
-    from django.http import StreamingHttpResponse
-
-    return StreamingHttpResponse(  # type: ignore[return-value]
+    return StreamingHttpResponse(
         chunks,
         content_type="text/event-stream",
         headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},

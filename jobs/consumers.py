@@ -1,0 +1,195 @@
+"""Websockets: a job's log and state as they come, and ticks for lists of runs.
+
+Messages of `/ws/w/<workspace>/jobs/<id>?log_offset=N`, all JSON:
+    {"type": "log", "offset": N, "text": "...", "next": M}   characters N to M of the log; resume with log_offset=M
+    {"type": "status", "job": {...}}                          whenever something about the job changed, and at first
+    {"type": "done"}                                          it is over and its log complete; closed with 1000
+Of `/ws/w/<workspace>/runs`: {"type": "tick"} at first and whenever runs were queued, started or ended, at most once a
+second.
+
+Refusals close with 4401 (signed out), 4403 (no right), 4404 (unknown). Rights are asked again every half minute.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+from uuid import UUID
+
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.http import parse_cookie
+
+from jobs import listings
+from jobs.following import follow_job, in_database, state_json
+from workspaces.access import Caller, enter_workspace
+from workspaces.errors import DomainError, NotFound, NotSignedIn, PermissionDenied
+from workspaces.middleware import TOKEN_COOKIE
+from workspaces.tokens import authenticate
+
+logger = logging.getLogger(__name__)
+
+RECHECK_S = 30.0  # how long a revoked right may go on being used
+TICK_S = 1.0
+_COUNTED = 1000  # beyond this many queued jobs a change may go unseen, so ticks come unasked
+
+SIGNED_OUT, NO_RIGHT, UNKNOWN, TRY_AGAIN = 4401, 4403, 4404, 1013
+
+
+class _Consumer(AsyncWebsocketConsumer):
+    """Signs in, runs `serve` until the socket closes, and turns errors into close codes."""
+
+    _task: "asyncio.Task[None] | None" = None
+
+    async def connect(self) -> None:
+        if self._is_hijack():
+            await self.close()  # before accepting: the handshake itself is refused
+            return
+        await self.accept()
+        self._task = asyncio.create_task(self._run(), name="websocket")
+
+    async def disconnect(self, code: int) -> None:
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """Clients have nothing to say."""
+
+    async def serve(self) -> None:
+        """Send until the end; the socket is closed afterwards."""
+        raise NotImplementedError
+
+    def authorize(self) -> Any:
+        """Whatever `serve` needs, or a DomainError. Queries; also used to look whether the rights still hold."""
+        raise NotImplementedError
+
+    async def say(self, message: dict[str, Any]) -> None:
+        await self.send(text_data=json.dumps(message, ensure_ascii=False))
+
+    async def _run(self) -> None:
+        try:
+            await self.serve()
+            await self.close(1000)
+        except NotSignedIn:
+            await self.close(SIGNED_OUT)
+        except NotFound:
+            await self.close(UNKNOWN)
+        except (PermissionDenied, DomainError):
+            await self.close(NO_RIGHT)
+        except DatabaseError as exc:
+            logger.warning("closed a websocket, the database is away: %s", exc)
+            await self.close(TRY_AGAIN)
+
+    @property
+    def workspace_id(self) -> str:
+        return str(self.scope["url_route"]["kwargs"]["workspace"])
+
+    def query(self, name: str) -> str | None:
+        values = parse_qs(self.scope["query_string"].decode("latin-1")).get(name)
+        return values[0] if values else None
+
+    def _header(self, name: bytes) -> str:
+        return next((value.decode("latin-1") for key, value in self.scope["headers"] if key == name), "")
+
+    def _token(self) -> tuple[str, bool]:
+        """(the token, whether the cookie alone brought it)."""
+        header = self._header(b"authorization")
+        if header[:7].lower() == "bearer ":
+            return header[7:].strip(), False
+        if token := self.query("token"):
+            return token, False
+        return parse_cookie(self._header(b"cookie")).get(TOKEN_COOKIE, ""), True
+
+    def _is_hijack(self) -> bool:
+        """A page of another site, opening this socket with the reader's cookie? Programs send no Origin."""
+        origin = self._header(b"origin")
+        if not origin or not self._token()[1]:
+            return False
+        return urlsplit(origin).netloc != self._header(b"host") and origin != settings.BASE_URL
+
+    def caller(self) -> Caller:
+        """Who is at the other end, in the workspace of the address. Raises NotSignedIn, NotFound, PermissionDenied."""
+        token, _ = self._token()
+        if not token:
+            raise NotSignedIn("sign in first")
+        return enter_workspace(authenticate(token), self.workspace_id)
+
+
+class JobConsumer(_Consumer):
+    """One job: its log from an offset on and its state, until it is over."""
+
+    def authorize(self) -> UUID:
+        try:
+            job_id = UUID(self.scope["url_route"]["kwargs"]["id"])
+        except ValueError:
+            raise NotFound("no such job") from None
+        try:
+            caller = self.caller()
+        except NotSignedIn:
+            caller = None
+        return listings.get_job(caller, workspace_id=self.workspace_id, job_id=job_id).id
+
+    async def serve(self) -> None:
+        job_id = await in_database(self.authorize)
+        checked_at = time.monotonic()
+        raw = self.query("log_offset") or "0"
+        offset = int(raw) if raw.isascii() and raw.isdigit() and len(raw) < 16 else 0
+        shown: dict[str, Any] | None = None
+        async for snapshot in follow_job(job_id, offset=offset):
+            if time.monotonic() - checked_at > RECHECK_S:
+                await in_database(self.authorize)
+                checked_at = time.monotonic()
+            if snapshot is None:
+                continue
+            if snapshot.logs:
+                await self.say(
+                    {"type": "log", "offset": snapshot.offset, "text": snapshot.logs, "next": snapshot.next_offset}
+                )
+            state = state_json(snapshot.state)
+            if state != shown and (snapshot.is_final or not snapshot.state.is_completed):
+                await self.say({"type": "status", "job": state})
+                shown = state
+            if snapshot.is_final:
+                await self.say({"type": "done"})
+                return
+        raise NotFound("the job was deleted")
+
+
+class RunsConsumer(_Consumer):
+    """Ticks: something about the runs of the workspace changed."""
+
+    def authorize(self) -> None:
+        self.caller().identity.require_scope("jobs", "read")
+
+    async def serve(self) -> None:
+        await in_database(self.authorize)
+        checked_at = time.monotonic()
+        seen: object = None
+        while True:
+            if time.monotonic() - checked_at > RECHECK_S:
+                await in_database(self.authorize)
+                checked_at = time.monotonic()
+            now = await in_database(_fingerprint, self.workspace_id)
+            if now != seen:
+                await self.say({"type": "tick"})
+                seen = now
+            await asyncio.sleep(TICK_S)
+
+
+def _fingerprint(workspace_id: str) -> object:
+    """A value that differs when a job was queued, started or ended since."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT (SELECT id FROM job WHERE workspace_id = %(workspace_id)s ORDER BY created_at DESC, id DESC LIMIT 1),"
+            " count(*), count(*) FILTER (WHERE running), sum(attempt)"
+            "  FROM (SELECT running, attempt FROM queue WHERE workspace_id = %(workspace_id)s LIMIT %(most)s) AS queued",
+            {"workspace_id": workspace_id, "most": _COUNTED},
+        )
+        newest, queued, *rest = cursor.fetchone()
+    return object() if queued == _COUNTED else (newest, queued, *rest)
