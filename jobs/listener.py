@@ -215,5 +215,5 @@ async def get_listener() -> Listener:
         for closed in [other for other in _listeners if other.is_closed()]:
             del _listeners[closed]
         listener = _listeners[loop] = Listener(channels=(wakeups.JOB_CHANNEL,))
-        await listener.start()
+    await listener.start()
     return listener

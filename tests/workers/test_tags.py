@@ -1,0 +1,44 @@
+"""Which tags a worker listens to."""
+
+import re
+
+import pytest
+
+from workers.tags import resolve_tags, worker_name
+
+LANGUAGES = ["python3", "bash"]
+
+
+@pytest.mark.parametrize(
+    ("group", "forced", "configured", "from_environment", "tags"),
+    [
+        ("default", [], None, [], ["python3", "bash", "dependency", "flow", "other"]),
+        ("default", ["gpu"], ["bash"], ["flow"], ["gpu"]),
+        ("default", [], ["bash", "gpu"], ["flow", "gpu"], ["bash", "gpu", "flow"]),
+        ("gpu", [], ["bash", "gpu"], ["flow"], ["bash", "gpu"]),
+        ("gpu", [], None, ["flow"], ["flow"]),
+    ],
+)
+def test_forced_then_configured_then_environment_then_everything(
+    group: str, forced: list[str], configured: list[str] | None, from_environment: list[str], tags: list[str]
+) -> None:
+    resolved = resolve_tags(
+        group=group, languages=LANGUAGES, forced=forced, configured=configured, from_environment=from_environment
+    )
+
+    assert resolved == (tags, [])
+
+
+def test_a_language_that_cannot_be_run_is_left_out() -> None:
+    resolved = resolve_tags(
+        group="default", languages=LANGUAGES, forced=["go", "python3"], configured=None, from_environment=[]
+    )
+
+    assert resolved == (["python3"], ["go"])
+
+
+def test_a_worker_is_named_after_group_and_host() -> None:
+    name = worker_name(group="gpu", hostname="ip-10-0-0-12.ec2.internal")
+
+    assert re.fullmatch(r"wk-gpu-[A-Za-z0-9-]{1,12}-[A-Za-z0-9]{5}", name)
+    assert name != worker_name(group="gpu", hostname="ip-10-0-0-12.ec2.internal")
