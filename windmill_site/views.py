@@ -6,6 +6,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import Resolver404
 from django.views.decorators.csrf import csrf_exempt
 
 from workspaces.api.protocol import text
@@ -27,7 +28,9 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
     """404."""
     if _is_api(request):
         return api_not_found(request)
-    return render(request, "errors/404.html", {"message": str(exception or "")}, status=404)
+    # What the resolver raises lists every address of the site: nothing for readers.
+    message = "" if exception is None or isinstance(exception, Resolver404) else str(exception)
+    return render(request, "errors/404.html", {"message": message}, status=404)
 
 
 def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:

@@ -6,7 +6,7 @@ from workspaces import groups
 from workspaces.access import Caller, Right
 from workspaces.folders import list_folders
 from workspaces.models import Account, Folder, Group, Member
-from workspaces.workspaces import list_members
+from workspaces.workspaces import DEFAULT_GROUPS, list_members
 
 LEVELS = {"owner": "Owner", "write": "May write", "read": "May read"}
 
@@ -36,6 +36,10 @@ class ShownGroup:
     members: list[str]
     may_manage: bool
     is_everybody: bool
+
+    @property
+    def may_delete(self) -> bool:
+        return self.may_manage and self.group.name not in DEFAULT_GROUPS
 
 
 @dataclass(frozen=True, kw_only=True)

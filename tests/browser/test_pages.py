@@ -1,0 +1,141 @@
+"""Every page, light and dark, wide and narrow: no axe finding, no console error, no sideways scroll.
+
+Further pages join by an entry in PAGES: name -> address below /w/<workspace>/ ("/..." for one outside), and `filled`
+makes the rows that they show.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page
+
+from jobs import runs, scripts
+from jobs.models import WorkerPing
+from jobs.payloads import Payload
+from tests.browser.site import Person
+from workspaces import folders, groups, resource_types, resources, tokens, variables
+
+PAGES = {
+    "home": "",
+    "home filtered to nothing": "?q=nothing+has+this+name",
+    "archive": "?archived=1",
+    "variables": "variables/",
+    "variable form": "variables/?edit=f/billing/stripe_key",
+    "new variable as a page": "variables/new/",
+    "resources": "resources/",
+    "resource form": "resources/?edit=f/billing/warehouse",
+    "new resource": "resources/?new=1",
+    "resource types": "resource-types/",
+    "resource type as a page": "resource-types/c_warehouse/edit/",
+    "folders": "folders/",
+    "folder": "folders/billing/",
+    "new folder": "folders/?new=1",
+    "groups": "groups/",
+    "users": "users/",
+    "workers": "workers/",
+    "workers of a group": "workers/?group=gpu",
+    "account": "/account/",
+    "password": "/account/password/",
+    "tokens": "/account/tokens/",
+    "workspaces": "/workspaces/",
+    "new workspace": "/workspaces/new/",
+    "missing page": "no/such/page/",
+    "missing variable": "variables/f/billing/strpe_key/edit/",
+}
+WAREHOUSE = {
+    "type": "object",
+    "properties": {
+        "host": {"type": "string", "description": "Name of the server"},
+        "port": {"type": "integer", "default": 5432},
+        "password": {"type": "string", "password": True},
+    },
+    "required": ["host", "password"],
+}
+
+
+@pytest.fixture
+def filled(ada: Person, member: Callable[..., Person]) -> Person:
+    """A workspace with something on every page."""
+    caller = ada.caller
+    member("bob")
+    member("cleo", operator=True)
+    folders.create_folder(caller, name="billing", summary="Invoices and cards")
+    groups.create_group(caller, name="finance", summary="People who see invoices")
+    variables.create_variable(
+        caller, path="f/billing/stripe_key", value="sk_live_hidden", is_secret=True, description="Live account", labels=["billing"]
+    )
+    variables.create_variable(caller, path="u/ada/region", value="eu-central-1 " * 20, is_secret=False)
+    resource_types.create_resource_type(caller, name="c_warehouse", schema=WAREHOUSE, description="A warehouse")
+    resources.create_resource(
+        caller,
+        path="f/billing/warehouse",
+        resource_type="c_warehouse",
+        value={"host": "db.example.com", "port": 5432, "password": "plain_hidden"},
+        labels=["billing"],
+    )
+    draft = scripts.ScriptDraft(
+        path="f/billing/charge_card", content="def main(n: int = 1): return n", language="python3", summary="Charge a card", labels=["billing"]
+    )
+    script = scripts.deploy_script(caller, draft)
+    scripts.deploy_script(caller, scripts.ScriptDraft(path="u/ada/rotate", content="echo hi", language="bash"))
+    runs.run_script(caller, script, Payload(args={}), runs.RunOptions(tag="nobody-listens"))
+    tokens.create_token(ada.identity, label="Deploy from CI", scopes=["jobs:run:scripts:f/billing/*"])
+    WorkerPing.objects.update_or_create(
+        worker="wk-gpu-1",
+        defaults={
+            "worker_instance": "host1.example.com",
+            "worker_group": "gpu",
+            "state": "failed",
+            "custom_tags": ["gpu", "python3", "bash", "go", "deno", "bun", "rust", "php"],
+            "init_log": "E: Unable to locate package cuda",
+            "occupancy_rate_15s": 0.5,
+            "occupancy_rate_5m": 0.1,
+            "wm_memory_usage": 10**8,
+            "job_isolation": "none",
+            "isolation_note": "No user namespaces here.",
+        },
+    )
+    return ada
+
+
+def open_page(page: Page, person: Person, address: str) -> str:
+    """Open it, wait for the drawer when one opens by itself, answer the HTML that the server sent."""
+    answer = page.goto(address if address.startswith("/") else person.url(address))
+    assert answer is not None
+    if "?new=" in address or "?edit=" in address:
+        page.get_by_role("dialog").wait_for()
+    return answer.text()
+
+
+@pytest.mark.parametrize("width", ["wide", "narrow"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_is_accessible(
+    filled: Person, ada_page: Page, assert_accessible: Callable[[], None], width: str, theme: str
+) -> None:
+    findings = {}
+    for name, address in PAGES.items():
+        open_page(ada_page, filled, address)
+        try:
+            assert_accessible()
+        except AssertionError as exc:
+            findings[name] = str(exc).splitlines()[0]
+
+    assert not findings
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_sign_in_page_is_accessible(
+    site: object, page: Page, assert_accessible: Callable[[], None], theme: str
+) -> None:
+    page.goto("/login/")
+
+    assert_accessible()
+
+
+def test_no_page_holds_a_secret(filled: Person, ada_page: Page) -> None:
+    for address in PAGES.values():
+        served = open_page(ada_page, filled, address)
+
+        for text in (served, ada_page.content()):
+            assert "sk_live_hidden" not in text, address
+            assert "plain_hidden" not in text, address
