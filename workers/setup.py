@@ -2,12 +2,15 @@
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 
 from django.conf import settings
 
 from workers.environment import EnvironmentSource
 from workers.job_queue import GroupConfig, JobQueue, QueueAway
 from workers.runner import Runner
+from workers.runtimes import Limits
+from workers.sandbox_runner import SandboxRunner
 from workers.tags import resolve_tags
 from workers.worker import WorkerOptions
 
@@ -67,3 +70,25 @@ def options_from_settings(
         restart_limit=settings.RESTART_LIMIT,
         init_script=settings.INIT_SCRIPT or config.init_bash or "",
     )
+
+
+def runner_from_settings(*, worker: str, slots: int) -> Runner:
+    """The runner of an ordinary worker. Its folder is its own: several workers may share WORKER_DIR."""
+    return SandboxRunner(
+        folder=settings.WORKER_DIR / worker,
+        hidden_paths=[settings.DATA_DIR, *_socket_folders()],
+        policy=settings.JOB_ISOLATION,
+        limits=Limits(
+            memory_bytes=settings.JOB_MEMORY_LIMIT_MB << 20,
+            output_bytes=settings.MAX_LOG_SIZE_MB << 20,
+            result_bytes=settings.MAX_RESULT_SIZE_MB << 20,
+        ),
+        # One more than run at once: the next job's sandbox is made while the current one runs.
+        warm=slots + 1,
+    )
+
+
+def _socket_folders() -> list[Path]:
+    """Folders of the database's Unix sockets: whoever reaches a socket may try passwords."""
+    hosts = (settings.DATABASES["default"].get("OPTIONS", {}).get("host"), settings.DATABASES["default"].get("HOST"))
+    return [Path(host) for host in hosts if isinstance(host, str) and host.startswith("/")]

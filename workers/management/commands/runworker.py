@@ -39,7 +39,7 @@ class Command(BaseCommand):
 async def _run(*, slots: int, drain_timeout_s: float | None) -> int:
     name = worker_name(group=settings.WORKER_GROUP, hostname=settings.INSTANCE_NAME)
     queue = PgJobQueue(worker=name)
-    runner = runner_from_settings(worker=name)
+    runner = runner_from_settings(worker=name, slots=slots)
     config = await read_group_config(queue)
     options = options_from_settings(name=name, slots=slots, runner=runner, config=config, environ=os.environ)
     worker = Worker(options, queue=queue, runner=runner, housekeeping=monitor)

@@ -1,0 +1,103 @@
+"""The runner of an ordinary worker: executors of workers.runtimes, each job in a sandbox of workers.sandbox."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from jobs.models import Language
+from jobs.signatures.bash import positional_order
+from workers.failures import error_as_result
+from workers.logs import JobLog
+from workers.runner import RunnerLost, RunOutcome, RunRequest
+from workers.runtimes import Execution, ExecutionFailed, Executor, Limits, SandboxUnavailable, executors
+from workers.sandbox import JobHost
+
+# What an executor needs on the host besides the interpreter of the worker itself.
+_PROGRAMS = {Language.BASH: "bash"}
+
+
+class SandboxRunner:
+    """See workers.runner.Runner. `hidden_paths` are folders that no job may see; `warm` sandboxes are kept ready."""
+
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        hidden_paths: Sequence[Path],
+        policy: Literal["refuse", "warn"],
+        limits: Limits,
+        warm: int,
+    ) -> None:
+        self._limits = limits
+        self._host = JobHost(base_dir=folder, hidden_paths=hidden_paths, policy=policy, warm=warm)
+        self._executors: dict[str, Executor] = {
+            language: executor
+            for language, executor in executors(self._host).items()
+            if language not in _PROGRAMS or shutil.which(_PROGRAMS[Language(language)])
+        }
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """Languages whose tools were found on this host."""
+        return list(self._executors)
+
+    @property
+    def isolation(self) -> tuple[str, str]:
+        """The isolation in force, and why it is not better when it is none."""
+        name = self._host.isolation
+        return name, self._host.isolation_reason if name == "none" else ""
+
+    async def start(self) -> None:
+        """Start the fork server. Raises IsolationRefused when the policy asks for isolation and there is none."""
+        await self._host.start()
+
+    async def close(self) -> None:
+        """End the fork server, and with it whatever still runs."""
+        await self._host.close()
+
+    async def run(self, request: RunRequest) -> RunOutcome:
+        """See workers.runner.Runner.run."""
+        name, note = self.isolation
+        if name == "none":
+            request.log.write(f"this job runs without isolation: {note}\n")
+        try:
+            outcome = await self._executors[request.claim.language or ""].run(
+                self._execution(request), _Sink(request.log)
+            )
+        except ExecutionFailed as failed:
+            return RunOutcome(False, error_as_result(failed.error), failed.mem_peak_kb or None)
+        except SandboxUnavailable as exc:
+            raise RunnerLost(str(exc)) from exc
+        return RunOutcome(True, outcome.result_json, outcome.mem_peak_kb or None)
+
+    def _execution(self, request: RunRequest) -> Execution:
+        claim = request.claim
+        code = claim.code or ""
+        return Execution(
+            job_id=str(claim.id),
+            workspace_id=claim.workspace_id,
+            language=claim.language or "",
+            code=code,
+            args=request.args,
+            env=request.environment,
+            script_path=claim.runnable_path,
+            timeout_s=request.timeout_s,
+            entrypoint=claim.script_entrypoint_override or "main",
+            preprocess=bool(claim.has_preprocessor),
+            arg_order=positional_order(code) if claim.language == Language.BASH else None,
+            limits=self._limits,
+        )
+
+
+class _Sink:
+    """A job's log as executors write it. Pieces of the result stream are lines of it, as the clients read them."""
+
+    def __init__(self, log: JobLog) -> None:
+        self._log = log
+
+    def write(self, text: str) -> None:
+        self._log.write(text)
+
+    def stream(self, text: str) -> None:
+        self._log.write(f"WM_STREAM: {text}\n")
