@@ -268,7 +268,7 @@ def test_two_versions_are_chosen_compared_and_one_restored(
 
     page.goto(ada.url("scripts/f/shared/greet/versions/"))
     page.get_by_role("radio", name=f"Compare to {greet.hash_hex[:8]}").check()
-    expect(page.get_by_role("heading", name="first version")).to_be_visible()
+    expect(page.get_by_role("heading", name=f"to {greet.hash_hex[:8]}")).to_be_visible()
     assert f"to={greet.hash_hex}" in page.url
     page.get_by_role("button", name=f"Restore {greet.hash_hex[:8]}").click()
     page.get_by_role("alertdialog").get_by_role("button", name="Restore").click()

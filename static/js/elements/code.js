@@ -86,6 +86,7 @@ class Code extends HTMLElement {
         this.#parts.language.of(language), this.#parts.readonly.of(this.#mode("readonly")), this.#parts.wrap.of(this.#mode("wrap")),
         this.hasAttribute("placeholder") ? cm.placeholder(this.getAttribute("placeholder")) : [],
         EditorView.contentAttributes.of({ "aria-label": this.hasAttribute("readonly") ? label : `${label}. Press Escape, then Tab, to leave.`, tabindex: "0" }),
+        EditorView.domEventHandlers({ beforeinput: (e, view) => replaceSelected(e, view, EditorView) }),
         EditorView.updateListener.of((u) => { if (u.docChanged) this.#changed(); }),
       ],
     });
@@ -145,5 +146,14 @@ class Code extends HTMLElement {
     view.requestMeasure({ read: () => view.lineBlockAt(at.from).top, write: (top) => { view.scrollDOM.scrollTop = top - view.scrollDOM.clientHeight / 2; } });
     if (focus) view.contentDOM.focus({ preventScroll: true });
   }
+}
+/** Text typed over a selection. Left alone, Chromium keeps the replaced text's look in a style attribute, which the policy blocks. */
+function replaceSelected(e, view, { inputHandler }) {
+  const { from, to } = view.state.selection.main;
+  if (e.inputType !== "insertText" || e.data == null || from === to || view.composing || view.state.selection.ranges.length > 1 || view.state.readOnly) return false;
+  const plain = () => view.state.update({ changes: { from, to, insert: e.data }, selection: { anchor: from + e.data.length }, userEvent: "input.type", scrollIntoView: true });
+  if (!view.state.facet(inputHandler).some((handle) => handle(view, from, to, e.data, plain))) view.dispatch(plain());
+  e.preventDefault();
+  return true;
 }
 customElements.define("wm-code", Code);
