@@ -103,6 +103,9 @@ class JobQueue(Protocol):
     async def append_logs(self, pieces: Sequence[LogPiece]) -> set[Lease]:
         """Append output, once, however long the queue is away. Leases missing from the answer are lost."""
 
+    async def set_preprocessed(self, lease: Lease, args: str) -> None:
+        """Make `args` (JSON text of an object) the arguments of a job, however long the queue is away."""
+
     async def complete(self, completions: Sequence[Completion]) -> set[UUID]:
         """Record outcomes, each once, however long the queue is away. The others' leases were lost."""
 

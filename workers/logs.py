@@ -1,4 +1,5 @@
-"""Job output on its way to the database: at once when it trickles, in batches when it pours, in order, bounded."""
+"""Job output on its way to the database: at once when it trickles, in batches when it pours, in order, and
+never more of one job in memory than its log may hold."""
 
 import asyncio
 import logging
@@ -13,7 +14,6 @@ logger = logging.getLogger(__name__)
 COALESCE_S = 0.03
 _PIECE_CHARS = 512 * 1024  # of one job in one statement
 _STATEMENT_CHARS = 4 * 1024 * 1024
-BUFFER_CHARS = 2 * 1024 * 1024  # of one job; a writer that is ahead of the database by more is asked to wait
 
 Append = Callable[[Sequence[LogPiece]], Awaitable[set[Lease]]]
 
@@ -98,7 +98,6 @@ class JobLog:
         self._writer = writer
         self._masker = Masker(())
         self._parts: list[str] = []
-        self._buffered = 0  # characters in _parts
         self._total = 0  # characters accepted so far
         self._truncated = False
         self._in_flight = False
@@ -108,11 +107,6 @@ class JobLog:
     def has_text(self) -> bool:
         """Whether something waits to be sent."""
         return bool(self._parts)
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether more is buffered than should be: `drain` before writing on."""
-        return self._buffered > BUFFER_CHARS
 
     def mask(self, secrets: Iterable[str]) -> None:
         """Hide these values in everything written from now on."""
@@ -132,15 +126,9 @@ class JobLog:
             limit_mb = self._writer.max_job_chars // (1024 * 1024)
             text = f"{text[:room]}\n[the log is cut here: it exceeds MAX_LOG_SIZE_MB ({limit_mb})]\n"
         self._total += len(text)
-        self._buffered += len(text)
         self._parts.append(text)
         if not self._in_flight:
             self._writer.has_output(self)
-
-    async def drain(self) -> None:
-        """Return when the writer may go on: slows a job down that prints faster than the database stores."""
-        while self.is_ahead and not self._lost:
-            await self._writer.round_over()
 
     async def finish(self) -> None:
         """Return when all output is in the database: no more will come."""
@@ -152,7 +140,6 @@ class JobLog:
         """Drop what has not been sent: the claim is over."""
         self._lost = True
         self._parts.clear()
-        self._buffered = 0
 
     def take(self, limit: int) -> str:
         """For the writer: the next piece to send, at most about `limit` characters."""
@@ -160,7 +147,6 @@ class JobLog:
         text = "".join(self._parts)
         self._parts = [text[limit:]] if len(text) > limit else []
         text = text[:limit]
-        self._buffered -= len(text)
         return text
 
     def sent(self, *, accepted: bool) -> None:

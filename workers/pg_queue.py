@@ -4,6 +4,7 @@ Two lanes: `work` (claims, heartbeats, completions: they lock the same rows, so 
 notifications, pings: output flows while a claim is under way). LISTEN has a connection of its own (jobs.listener).
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
@@ -168,6 +169,13 @@ class PgJobQueue:
                 return recorded
             except QueueAway as exc:
                 perhaps_sent = perhaps_sent or exc.outcome_unknown
+
+    async def set_preprocessed(self, lease: Lease, args: str) -> None:
+        while True:
+            with contextlib.suppress(QueueAway):  # twice does no harm
+                parameters = {"id": lease[0], "attempt": lease[1], "args": args}
+                await self._work.fetch(sql.load("set_preprocessed"), parameters)
+                return
 
     async def release(self, lease: Lease, *, count_restart: bool) -> bool:
         self._log_ends.pop(lease[0], None)

@@ -31,6 +31,9 @@ class RunOutcome:
     is_success: bool
     result: str  # JSON text; of a failure {"error": {...}}
     mem_peak_kb: int | None = None
+    preprocessed_args: str | None = (
+        None  # JSON text of what the script's preprocessor returned, if it was asked
+    )
 
 
 class Runner(Protocol):

@@ -1,5 +1,6 @@
 """The runner of an ordinary worker: executors of workers.runtimes, each job in a sandbox of workers.sandbox."""
 
+import asyncio
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ class SandboxRunner:
         limits: Limits,
         warm: int,
     ) -> None:
+        self._folder = folder
         self._limits = limits
         self._host = JobHost(base_dir=folder, hidden_paths=hidden_paths, policy=policy, warm=warm)
         self._executors: dict[str, Executor] = {
@@ -55,6 +57,7 @@ class SandboxRunner:
     async def close(self) -> None:
         """End the fork server, and with it whatever still runs."""
         await self._host.close()
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     async def run(self, request: RunRequest) -> RunOutcome:
         """See workers.runner.Runner.run."""
@@ -66,10 +69,13 @@ class SandboxRunner:
                 self._execution(request), _Sink(request.log)
             )
         except ExecutionFailed as failed:
-            return RunOutcome(False, error_as_result(failed.error), failed.mem_peak_kb or None)
+            error = error_as_result(failed.error)
+            return RunOutcome(False, error, failed.mem_peak_kb or None, failed.preprocessed_args_json)
         except SandboxUnavailable as exc:
             raise RunnerLost(str(exc)) from exc
-        return RunOutcome(True, outcome.result_json, outcome.mem_peak_kb or None)
+        return RunOutcome(
+            True, outcome.result_json, outcome.mem_peak_kb or None, outcome.preprocessed_args_json
+        )
 
     def _execution(self, request: RunRequest) -> Execution:
         claim = request.claim

@@ -90,5 +90,8 @@ def runner_from_settings(*, worker: str, slots: int) -> Runner:
 
 def _socket_folders() -> list[Path]:
     """Folders of the database's Unix sockets: whoever reaches a socket may try passwords."""
-    hosts = (settings.DATABASES["default"].get("OPTIONS", {}).get("host"), settings.DATABASES["default"].get("HOST"))
+    hosts = (
+        settings.DATABASES["default"].get("OPTIONS", {}).get("host"),
+        settings.DATABASES["default"].get("HOST"),
+    )
     return [Path(host) for host in hosts if isinstance(host, str) and host.startswith("/")]

@@ -385,6 +385,8 @@ class Worker:
         )
         if outcome.mem_peak_kb is not None:
             held.report_memory(outcome.mem_peak_kb)
+        if outcome.preprocessed_args is not None:
+            await self._queue.set_preprocessed(held.lease, outcome.preprocessed_args)
         record = results.succeeded if outcome.is_success else results.failed
         return record(outcome.result, max_size_mb=self.options.max_result_size_mb)
 

@@ -67,7 +67,9 @@ async def test_queue_and_cancel_callbacks_get_tag_and_job(database_url: str) -> 
     await listener.close()
 
 
-async def test_after_a_lost_connection_everybody_is_told_to_look_and_hints_arrive_again(database_url: str) -> None:
+async def test_after_a_lost_connection_everybody_is_told_to_look_and_hints_arrive_again(
+    database_url: str,
+) -> None:
     listener, job = await listening(database_url), uuid4()
     tags: asyncio.Queue[str | None] = asyncio.Queue()
     listener.on_queue(tags.put_nowait)

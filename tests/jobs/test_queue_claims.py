@@ -185,4 +185,6 @@ def walk(node: dict[str, Any]) -> Any:
 def test_every_statement_of_the_queue_says_which_clock_it_uses() -> None:
     for path in Path(sql.__file__).parent.glob("*.sql"):
         statement = re.sub(r"--.*", "", path.read_text())
-        assert not re.search(r"\bnow\(\)|current_timestamp|clock_timestamp", statement, re.IGNORECASE), path.name
+        assert not re.search(r"\bnow\(\)|current_timestamp|clock_timestamp", statement, re.IGNORECASE), (
+            path.name
+        )

@@ -69,7 +69,9 @@ class QueueMachine(RuleBasedStateMachine):
             return
         self.count += 1
         held = self._is_held(claim)
-        recorded = queue.complete_jobs([queue.Completion(claim.id, claim.attempt, status, json.dumps(self.count))])
+        recorded = queue.complete_jobs(
+            [queue.Completion(claim.id, claim.attempt, status, json.dumps(self.count))]
+        )
         assert recorded == ({claim.id} if held else set())
         if held:
             self._end(claim.id, status)

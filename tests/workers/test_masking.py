@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from workers.masking import MASK, Masker
 
 LETTERS = st.text(alphabet="abc\n", max_size=40)
-SECRETS = st.lists(st.text(alphabet="abc\n", min_size=4, max_size=8).map(str.strip).filter(lambda s: len(s) >= 4), max_size=4)
+SECRETS = st.lists(
+    st.text(alphabet="abc\n", min_size=4, max_size=8).map(str.strip).filter(lambda s: len(s) >= 4), max_size=4
+)
 
 
 def mask_in_pieces(secrets: list[str], pieces: list[str]) -> str:

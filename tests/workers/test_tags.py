@@ -23,7 +23,11 @@ def test_forced_then_configured_then_environment_then_everything(
     group: str, forced: list[str], configured: list[str] | None, from_environment: list[str], tags: list[str]
 ) -> None:
     resolved = resolve_tags(
-        group=group, languages=LANGUAGES, forced=forced, configured=configured, from_environment=from_environment
+        group=group,
+        languages=LANGUAGES,
+        forced=forced,
+        configured=configured,
+        from_environment=from_environment,
     )
 
     assert resolved == (tags, [])

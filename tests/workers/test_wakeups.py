@@ -50,7 +50,9 @@ def seconds_until_done(job: UUID, began: float, wait_until: Any) -> float:
     return time.monotonic() - began
 
 
-def test_a_notification_wakes_an_idle_worker_at_once(start_worker: Start, make_job: Make, wait_until: Any) -> None:
+def test_a_notification_wakes_an_idle_worker_at_once(
+    start_worker: Start, make_job: Make, wait_until: Any
+) -> None:
     worker = start_worker(queue_class=CountingQueue)
     waits = []
     for _ in range(5):
@@ -62,7 +64,9 @@ def test_a_notification_wakes_an_idle_worker_at_once(start_worker: Start, make_j
     assert sorted(waits)[2] < IDLE_POLL_S / 4
 
 
-def test_without_notifications_polling_finds_the_job(start_worker: Start, make_job: Make, wait_until: Any) -> None:
+def test_without_notifications_polling_finds_the_job(
+    start_worker: Start, make_job: Make, wait_until: Any
+) -> None:
     worker = start_worker(queue_class=DeafQueue, poll_s=0.05)
     wait_until(lambda: worker.queue.idle_claims > 3)
 
@@ -84,12 +88,15 @@ def test_an_idle_worker_costs_at_most_two_transactions_a_second(
     assert (worker.queue.statement_count - statements) / elapsed <= 2
     with psycopg.connect(database_url, autocommit=True) as connection:
         count = connection.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'windmill%' AND datname = current_database()"
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE application_name LIKE 'windmill%' AND datname = current_database()"
         ).fetchone()
     assert count is not None and count[0] <= 3
 
 
-def test_many_jobs_cost_less_than_a_statement_each(start_worker: Start, make_job: Make, wait_until: Any) -> None:
+def test_many_jobs_cost_less_than_a_statement_each(
+    start_worker: Start, make_job: Make, wait_until: Any
+) -> None:
     for _ in range(200):
         make_job(raw_code="return 1")
 
@@ -122,5 +129,7 @@ def test_output_arrives_while_the_job_runs(
 
     assert hints == [str(job)]
     with psycopg.connect(database_url, autocommit=True) as connection:
-        assert connection.execute("SELECT logs FROM job_logs WHERE job_id = %s", [job]).fetchone() == ("hello\n",)
+        assert connection.execute("SELECT logs FROM job_logs WHERE job_id = %s", [job]).fetchone() == (
+            "hello\n",
+        )
     runner.let_go()

@@ -6,10 +6,11 @@ import signal
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from jobs.monitor import monitor
 from workers.pg_queue import PgJobQueue
+from workers.sandbox import SandboxUnavailable
 from workers.setup import options_from_settings, read_group_config, runner_from_settings
 from workers.tags import worker_name
 from workers.worker import Worker
@@ -50,4 +51,7 @@ async def _run(*, slots: int, drain_timeout_s: float | None) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, leave)
-    return await worker.run(drain_timeout_s=drain_timeout_s)
+    try:
+        return await worker.run(drain_timeout_s=drain_timeout_s)
+    except SandboxUnavailable as exc:
+        raise CommandError(f"This host cannot run jobs. {exc}") from exc
