@@ -1,0 +1,57 @@
+"""The workers page: what is there, what waits for nobody, and its own refreshing."""
+
+from playwright.sync_api import Page, expect
+
+from jobs import runs, scripts
+from jobs.models import WorkerPing
+from jobs.payloads import Payload
+from tests.browser.site import Person
+
+
+def test_without_workers_the_page_gives_the_command_to_start_one(ada: Person, ada_page: Page) -> None:
+    kept = list(WorkerPing.objects.all())
+    WorkerPing.objects.all().delete()
+    try:
+        ada_page.goto(ada.url("workers/"))
+
+        expect(ada_page.get_by_role("heading", name="No worker has reported yet")).to_be_visible()
+        ada_page.get_by_role("button", name="Copy the command", exact=True).click()
+        assert ada_page.evaluate("navigator.clipboard.readText()") == "./windmill manage runworker"
+    finally:
+        WorkerPing.objects.bulk_create(kept, ignore_conflicts=True)
+
+
+def test_a_tag_that_no_worker_listens_to_is_named(ada: Person, ada_page: Page) -> None:
+    tag = f"gpu-{ada.workspace.id}"
+    draft = scripts.ScriptDraft(path="u/ada/train", content="echo 1", language="bash", tag=tag)
+    runs.run_script(ada.caller, scripts.deploy_script(ada.caller, draft), Payload(args={}), runs.RunOptions())
+
+    ada_page.goto(ada.url("workers/"))
+
+    expect(ada_page.get_by_text(f"No live worker listens to tag {tag}")).to_be_visible()
+
+
+def test_the_page_shows_a_new_worker_without_being_reloaded(ada: Person, ada_page: Page) -> None:
+    name = f"wk-{ada.workspace.id}"
+    ada_page.goto(ada.url("workers/"))
+    expect(ada_page.get_by_text(name)).to_have_count(0)
+
+    WorkerPing.objects.create(worker=name, worker_instance="host9", worker_group=ada.workspace.id, custom_tags=["python3"])
+    try:
+        expect(ada_page.get_by_role("cell", name=name)).to_be_visible(timeout=8_000)
+    finally:
+        WorkerPing.objects.filter(worker=name).delete()
+
+
+def test_a_worker_whose_init_script_failed_shows_its_log(ada: Person, ada_page: Page) -> None:
+    group = ada.workspace.id
+    WorkerPing.objects.create(
+        worker=f"wk-{group}", worker_instance="host9", worker_group=group, state="failed", init_log="E: no such package"
+    )
+    try:
+        ada_page.goto(ada.url(f"workers/?group={group}"))
+
+        expect(ada_page.get_by_text("E: no such package")).to_be_visible()
+        expect(ada_page.get_by_role("row", name=f"wk-{group}").get_by_text("Failed")).to_be_visible()
+    finally:
+        WorkerPing.objects.filter(worker_group=group).delete()
