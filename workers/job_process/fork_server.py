@@ -26,7 +26,8 @@ import shutil
 import signal
 import socket
 import sys
-from typing import Any
+import traceback
+from typing import Any, NoReturn
 
 from . import linux, packets, processes, root_view, sandboxed
 
@@ -48,7 +49,7 @@ class Refused(Exception):
     """This kind of isolation is not to be had here; the message says why."""
 
 
-def main(control_fd: int) -> None:
+def main(control_fd: int) -> NoReturn:
     """Read the configuration and serve until the control socket closes. Never returns."""
     control = socket.socket(fileno=control_fd)
     received = packets.receive(control)
@@ -70,7 +71,12 @@ def main(control_fd: int) -> None:
     except Exception as error:
         _say(control, {"op": "refused", "message": str(error)})
         os._exit(1)
-    server.serve()
+    try:
+        server.serve()
+    except BaseException:
+        traceback.print_exc()  # to the worker's standard error
+    finally:
+        server.end()
 
 
 def _enter_namespaces(isolation: str) -> int:
@@ -117,10 +123,11 @@ class ForkServer:
         self._report: str | None = None
 
         _warm_up(configuration["preload"])
-        self._hand_out_uids()
+        self._find_uids()
         if self._isolation == NONE:
             linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
             self._check_unprivileged_python()
+            self._remove_stale_folders()
         else:
             self._view = root_view.build(
                 read_only=configuration["read_only"],
@@ -134,6 +141,7 @@ class ForkServer:
                     limit.write("0")
             self._own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         linux.drop_capability_bounds()
+        self._gives_uids = bool(self._free_uids)
         # A core dump or ptrace of this process would show nothing secret, but nobody needs one either.
         linux.prctl(linux.PR_SET_DUMPABLE, 0)
         self._try_one()
@@ -142,7 +150,7 @@ class ForkServer:
         gc.disable()
         _say(control, {"op": "hello", "pid": os.getpid(), "note": self._report})
 
-    def _hand_out_uids(self) -> None:
+    def _find_uids(self) -> None:
         if os.geteuid() != 0 or self._isolation == USER_NAMESPACES:
             return
         with open("/proc/self/uid_map", encoding="ascii") as table:
@@ -167,6 +175,13 @@ class ForkServer:
                 f"enter {self._base_dir}"
             )
 
+    def _remove_stale_folders(self) -> None:
+        """Take away what a fork server that was killed left of its jobs."""
+        for name in os.listdir(self._base_dir):
+            pid, dash, number = name.partition("-")
+            if dash and pid.isdigit() and number.isdigit() and not os.path.exists(f"/proc/{pid}/stat"):
+                shutil.rmtree(f"{self._base_dir}/{name}", ignore_errors=True)
+
     def _try_one(self) -> None:
         """Make one sandbox and end it, so that what the kernel refuses is known before the first job."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -181,7 +196,7 @@ class ForkServer:
             raise Refused(answer[1].decode())
 
     def serve(self) -> None:
-        """Answer requests and bury the dead until the control socket closes. Never returns."""
+        """Answer requests and bury the dead until the control socket closes."""
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -196,8 +211,7 @@ class ForkServer:
                     continue
                 received = packets.receive(self._control)
                 if received is None:
-                    self._end()
-                    continue
+                    return
                 request = json.loads(received[1])
                 if request["op"] == "spawn":
                     self._spawn(request["id"])
@@ -225,8 +239,10 @@ class ForkServer:
 
     def _fork(self, number: int, channels: sandboxed.Channels) -> int:
         """Fork the guard of a sandbox, as process 1 of a new pid namespace; closes the log in this process."""
-        uid = gid = -1
-        if self._free_uids:
+        uid = gid = -1  # stays who it is: an ordinary user
+        if self._gives_uids:
+            if not self._free_uids:
+                raise OSError("more sandboxes than user ids for them")
             uid = gid = self._free_uids.pop(0)
             self._uids[number] = uid
         folder = None
@@ -288,7 +304,8 @@ class ForkServer:
         if number == 0 and self._view is None:
             shutil.rmtree(self._folder(number), ignore_errors=True)
 
-    def _end(self) -> None:
+    def end(self) -> NoReturn:
+        """End this process and every job with it."""
         if self._view is None:
             for pid in list(self._pids):
                 processes.kill_tree(pid)

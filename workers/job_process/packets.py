@@ -57,9 +57,12 @@ class Assembler:
 def receive(sock: socket.socket) -> tuple[str, bytes] | None:
     """Read one value from a blocking socket; None when the other side closed before it was complete."""
     value = bytearray()
-    while packet := sock.recv(PACKET_BYTES):
-        value += memoryview(packet)[1:]
-        letter = chr(packet[0])
-        if letter.isupper():
-            return letter, bytes(value)
+    try:
+        while packet := sock.recv(PACKET_BYTES):
+            value += memoryview(packet)[1:]
+            letter = chr(packet[0])
+            if letter.isupper():
+                return letter, bytes(value)
+    except ConnectionResetError:
+        pass  # closed with something of ours unread: as gone as after an orderly end
     return None

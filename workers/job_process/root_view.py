@@ -35,6 +35,8 @@ class RootView:
         flags = linux.MS_NOSUID | linux.MS_NODEV
         linux.mount("proc", "/proc", "proc", flags | linux.MS_NOEXEC)
         linux.mount("tmpfs", "/tmp", "tmpfs", flags, f"mode=1777,size={self.tmp_bytes},nr_inodes=1m")
+        terminals = "newinstance,ptmxmode=0666,mode=600"
+        linux.mount("devpts", "/dev/pts", "devpts", linux.MS_NOSUID | linux.MS_NOEXEC, terminals)
         for stashed, path in self.late:
             _make_place(path, is_folder=os.path.isdir(stashed))
             linux.mount(stashed, path, None, linux.MS_BIND | linux.MS_REC)
@@ -171,7 +173,6 @@ def _make_devices() -> None:
         os.symlink(leads_to, f"/dev/{name}")
     os.symlink(SHM_FOLDER, "/dev/shm")
     os.makedirs("/dev/pts", 0o755, exist_ok=True)
-    linux.mount("devpts", "/dev/pts", "devpts", linux.MS_NOSUID | linux.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=600")
     os.symlink("pts/ptmx", "/dev/ptmx")
 
 
