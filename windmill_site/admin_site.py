@@ -41,11 +41,13 @@ class WindmillAdminSite(AdminSite):
         target = request.GET.get("next") or self.index_url
         return HttpResponseRedirect(f"{settings.LOGIN_URL}?{urlencode({'next': target})}")
 
-    def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def logout(  # type: ignore[override]  # never a page of its own
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
         """Sign-out is on the pages of the instance."""
         return HttpResponseRedirect("/")
 
-    def password_change(
+    def password_change(  # type: ignore[override]  # never a page of its own
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """One's own password is on the account page."""

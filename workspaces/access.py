@@ -232,15 +232,16 @@ class Caller:
         """
         if scope is not None:
             self.identity.require_scope(scope, "read" if right <= Right.READ else "write", path)
-        what = what or queryset.model._meta.verbose_name or "item"
-        item = queryset.filter(workspace_id=self.workspace_id, path=path).first()
+        what = what or str(queryset.model._meta.verbose_name)
+        item: Any = queryset.filter(workspace_id=self.workspace_id, path=path).first()
         if item is None or self.right_on(path, item.extra_perms) < Right.READ:
             raise NotFound(
                 f"{what} {path[:255]} does not exist in workspace {self.workspace_id}, or you may not read it"
             )
         if right > Right.READ:
             self.require_write(path, item.extra_perms, right=right)
-        return item
+        found: M = item
+        return found
 
     def require_write(
         self, path: str, extra_perms: dict[str, Any] | None = None, *, right: Right = Right.WRITE
@@ -292,7 +293,8 @@ class Caller:
         """Raises PermissionDenied for operators, who run and view only."""
         if self.is_operator:
             raise PermissionDenied(
-                f"operators of workspace {self.workspace_id} can run and view, not change; ask an admin for the developer role"
+                f"operators of workspace {self.workspace_id} can run and view, not change; "
+                "ask an admin for the developer role"
             )
 
 

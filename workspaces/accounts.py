@@ -37,7 +37,9 @@ class MustChangePassword(DomainError):
 class PasswordBackend:
     """Django's hook for checking a password, for code of Django's own that asks for one."""
 
-    def authenticate(self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **_: Any) -> Account | None:
+    def authenticate(
+        self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **_: Any
+    ) -> Account | None:
         try:
             return check_password(email=username or "", password=password or "")
         except DomainError:
@@ -77,14 +79,21 @@ def sign_in(*, email: str, password: str, from_loopback: bool, address: str | No
     account = check_password(email=email, password=password, address=address)
     if account.must_change_password and not from_loopback:
         raise MustChangePassword(
-            f"{account.email} still has its default password; choose a new one on the sign-in page {settings.BASE_URL}/login/ first"
+            f"{account.email} still has its default password; "
+            f"choose a new one on the sign-in page {settings.BASE_URL}/login/ first"
         )
     audit.record(Identity(email=account.email), "users.login", ActionKind.EXECUTE)
     return account
 
 
 def create_account(
-    by: Identity, *, email: str, password: str | None, super_admin: bool = False, name: str | None = None, company: str | None = None
+    by: Identity,
+    *,
+    email: str,
+    password: str | None,
+    super_admin: bool = False,
+    name: str | None = None,
+    company: str | None = None,
 ) -> Account:
     """Make an account (superadmin only). Without a password it cannot sign in with one. BadRequest, Conflict."""
     by.require_super_admin()
@@ -97,7 +106,13 @@ def create_account(
     try:
         with transaction.atomic():
             account.save(force_insert=True)
-            audit.record(by, "users.add_global", ActionKind.CREATE, resource=account.email, parameters={"super_admin": super_admin})
+            audit.record(
+                by,
+                "users.add_global",
+                ActionKind.CREATE,
+                resource=account.email,
+                parameters={"super_admin": super_admin},
+            )
     except IntegrityError as exc:
         raise Conflict(f"an account with email {account.email} exists already") from exc
     return account
@@ -138,7 +153,10 @@ def update_account(
     company: str | None = None,
     disabled: bool | None = None,
 ) -> None:
-    """Change what is given (superadmin only). Disabling ends all use at once: every request looks. BadRequest, NotFound."""
+    """Change what is given (superadmin only). Disabling ends all use at once: every request looks.
+
+    Raises BadRequest (the last superadmin), NotFound, PermissionDenied.
+    """
     by.require_super_admin()
     given = {
         "super_admin": is_super_admin,
@@ -158,21 +176,15 @@ def update_account(
 
 
 def rename(by: Identity, *, name: str) -> None:
-    """Change one's own name as people see it; empty for none. BadRequest."""
-    _check_texts(name, None)
-    with transaction.atomic():
-        Account.objects.filter(pk=by.email).update(name=name or None)
-        audit.record(by, "users.update", ActionKind.UPDATE, resource=by.email, parameters={"changes": {"name": name}})
-
-
-def rename(by: Identity, *, name: str) -> None:
     """Change how one's own account is called; "" forgets the name. BadRequest."""
     if by.account is None:
         raise BadRequest("this identity has no account, so it has no name to change")
     _check_texts(name, None)
     with transaction.atomic():
         Account.objects.filter(pk=by.email).update(name=name.strip() or None)
-        audit.record(by, "users.update", ActionKind.UPDATE, resource=by.email, parameters={"changes": {"name": name}})
+        audit.record(
+            by, "users.update", ActionKind.UPDATE, resource=by.email, parameters={"changes": {"name": name}}
+        )
 
 
 def delete_account(by: Identity, email: str) -> None:
@@ -197,9 +209,13 @@ def _locked_account(email: str) -> Account:
 def _require_another_super_admin(account: Account) -> None:
     if not account.super_admin or account.disabled:
         return
-    others = Account.objects.select_for_update().filter(super_admin=True, disabled=False).exclude(pk=account.pk)
+    others = (
+        Account.objects.select_for_update().filter(super_admin=True, disabled=False).exclude(pk=account.pk)
+    )
     if not others.exists():
-        raise BadRequest(f"{account.email} is the last superadmin of the instance; make somebody else superadmin first")
+        raise BadRequest(
+            f"{account.email} is the last superadmin of the instance; make somebody else superadmin first"
+        )
 
 
 def account_shape(account: Account, *, operator_only: bool | None = None) -> dict[str, Any]:
@@ -273,12 +289,21 @@ def bootstrap() -> tuple[str, bool]:
         if not Account.objects.filter(super_admin=True).exists():
             email = check_email(settings.SUPERADMIN_EMAIL)
             account = Account(
-                email=email, super_admin=True, must_change_password=settings.SUPERADMIN_PASSWORD == DEFAULT_PASSWORD
+                email=email,
+                super_admin=True,
+                must_change_password=settings.SUPERADMIN_PASSWORD == DEFAULT_PASSWORD,
             )
             account.set_password(settings.SUPERADMIN_PASSWORD)
             account.save()
             made = True
             username = check_username("admin")
-            Member.objects.get_or_create(workspace=workspace, email=email, defaults={"username": username, "is_admin": True})
-    first = Account.objects.filter(super_admin=True).order_by("created_at").values_list("email", flat=True).first()
+            Member.objects.get_or_create(
+                workspace=workspace, email=email, defaults={"username": username, "is_admin": True}
+            )
+    first = (
+        Account.objects.filter(super_admin=True)
+        .order_by("created_at")
+        .values_list("email", flat=True)
+        .first()
+    )
     return str(first), made

@@ -24,7 +24,7 @@ from workspaces.models import (
 )
 
 
-class Window(admin.ModelAdmin):  # type: ignore[type-arg]  # Django's own class takes no parameters
+class Window(admin.ModelAdmin):
     """Rows to look at: nothing is added, changed or deleted but by the actions."""
 
     show_full_result_count = False  # counting a large table costs more than the page
@@ -171,7 +171,7 @@ class ResourceTypeAdmin(Window):
 
 
 @admin.register(InstanceSetting)
-class InstanceSettingAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class InstanceSettingAdmin(admin.ModelAdmin):
     """Settings of the instance, written through their domain functions."""
 
     list_display = ("name", "updated_at")

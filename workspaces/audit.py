@@ -82,7 +82,9 @@ def get_entry(caller: Caller, entry_id: int) -> AuditEntry:
     """One entry by id. Raises NotFound, also for those the caller may not see."""
     entry = list_entries(caller).filter(pk=entry_id).first()
     if entry is None:
-        raise NotFound(f"audit entry {entry_id} does not exist in workspace {caller.workspace_id}, or is not yours")
+        raise NotFound(
+            f"audit entry {entry_id} does not exist in workspace {caller.workspace_id}, or is not yours"
+        )
     return entry
 
 

@@ -75,7 +75,8 @@ def get_folder(
             caller.require_not_operator()
         if caller.right_on_folder(folder) < right:
             raise PermissionDenied(
-                f"you need to own folder {name}; its owners ({', '.join(folder.owners) or 'none'}) or an admin of the workspace can make you one"
+                f"you need to own folder {name}; its owners ({', '.join(folder.owners) or 'none'}) "
+                "or an admin of the workspace can make you one"
             )
     return folder
 

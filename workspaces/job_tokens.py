@@ -24,7 +24,14 @@ def _key() -> bytes:
 
 
 def issue(
-    *, workspace_id: str, email: str, username: str, permissioned_as: str, job_id: UUID, expires_in_s: float, label: str = "ephemeral-script"
+    *,
+    workspace_id: str,
+    email: str,
+    username: str,
+    permissioned_as: str,
+    job_id: UUID,
+    expires_in_s: float,
+    label: str = "ephemeral-script",
 ) -> str:
     """A token for one job. Costs no query."""
     now = int(time.time())

@@ -18,7 +18,9 @@ def parse_json(raw: bytes | str) -> Any:
     except UnicodeDecodeError as exc:
         raise BadRequest(f"the body is not UTF-8 text (byte {exc.start})") from exc
     except json.JSONDecodeError as exc:
-        raise BadRequest(f"the body is not valid JSON: {exc.msg} (line {exc.lineno}, column {exc.colno})") from exc
+        raise BadRequest(
+            f"the body is not valid JSON: {exc.msg} (line {exc.lineno}, column {exc.colno})"
+        ) from exc
     except RecursionError as exc:
         raise BadRequest(f"the JSON is nested more than {MAX_DEPTH} levels deep") from exc
     except ValueError as exc:  # an integer of thousands of digits
@@ -51,7 +53,9 @@ def _check_text(text: str) -> None:
         try:
             text.encode()
         except UnicodeEncodeError as exc:
-            raise BadRequest("the body contains half a surrogate pair (\\ud800 to \\udfff), which is no character") from exc
+            raise BadRequest(
+                "the body contains half a surrogate pair (\\ud800 to \\udfff), which is no character"
+            ) from exc
 
 
 def _refuse_constant(name: str) -> Any:

@@ -53,7 +53,10 @@ class RequestLimits(_BothWays):
         if not length.isdigit():
             return _plain("Bad request: Content-Length must be a number", 400)
         if int(length) > limit:
-            return _plain(f"Too large: the body has {length} bytes; this instance takes at most {limit} (MAX_REQUEST_SIZE_MB)", 413)
+            return _plain(
+                f"Too large: the body has {length} bytes; this instance takes at most {limit} (MAX_REQUEST_SIZE_MB)",
+                413,
+            )
         if "\x00" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
             return _plain("Bad request: the address contains a NUL character", 400)
         return None
@@ -102,7 +105,11 @@ def credentials(request: HttpRequest) -> str:
 
 def is_by_cookie(request: HttpRequest) -> bool:
     """Was the cookie the only credential? Such requests could have been sent by another site's page."""
-    return not request.headers.get("Authorization") and not request.GET.get("token") and TOKEN_COOKIE in request.COOKIES
+    return (
+        not request.headers.get("Authorization")
+        and not request.GET.get("token")
+        and TOKEN_COOKIE in request.COOKIES
+    )
 
 
 def is_cross_site(request: HttpRequest) -> bool:
@@ -110,13 +117,18 @@ def is_cross_site(request: HttpRequest) -> bool:
     if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
         return True
     origin = request.headers.get("Origin")
-    return origin is not None and origin not in (f"{request.scheme}://{request.get_host()}", settings.BASE_URL)
+    return origin is not None and origin not in (
+        f"{request.scheme}://{request.get_host()}",
+        settings.BASE_URL,
+    )
 
 
 def is_from_loopback(request: HttpRequest) -> bool:
     """Does the request come from this machine, with no proxy in between that says otherwise?"""
     addresses = [request.META.get("REMOTE_ADDR") or ""]
-    addresses += [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",") if part.strip()]
+    addresses += [
+        part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",") if part.strip()
+    ]
     try:
         return all(ipaddress.ip_address(address).is_loopback for address in addresses)
     except ValueError:

@@ -21,9 +21,9 @@ class Account(AbstractBaseUser):
     super_admin = models.BooleanField(default=False)
     devops = models.BooleanField(default=False)
     verified = models.BooleanField(default=True)
-    name = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001  null means "never given" in the API
-    company = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
-    username = models.CharField(max_length=50, null=True, blank=True)  # noqa: DJ001
+    name = models.CharField(max_length=255, null=True, blank=True)
+    company = models.CharField(max_length=255, null=True, blank=True)
+    username = models.CharField(max_length=50, null=True, blank=True)
     disabled = models.BooleanField(default=False)
     first_time_user = models.BooleanField(default=False)
     # True while the account still has the well-known first password: sign-in from elsewhere must change it first.
@@ -69,7 +69,7 @@ class Workspace(models.Model):
     id = models.CharField(max_length=50, primary_key=True)
     name = models.CharField(max_length=100)
     owner = models.CharField(max_length=255)
-    color = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001
+    color = models.CharField(max_length=20, null=True, blank=True)
     deleted = models.BooleanField(default=False)
     parent_workspace = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL)
     created_at = models.DateTimeField(db_default=Now())
@@ -160,12 +160,12 @@ class Folder(models.Model):
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE)
     name = models.CharField(max_length=50)
     display_name = models.CharField(max_length=100, blank=True, default="")
-    summary = models.TextField(null=True, blank=True)  # noqa: DJ001
+    summary = models.TextField(null=True, blank=True)
     owners = ArrayField(models.CharField(max_length=255), default=list, blank=True)
     extra_perms = models.JSONField(default=dict, blank=True)
     default_permissioned_as = models.JSONField(default=list, blank=True)
     labels = ArrayField(models.CharField(max_length=50), default=list, blank=True)
-    created_by = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    created_by = models.CharField(max_length=255, null=True, blank=True)
     edited_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -185,9 +185,11 @@ class Token(models.Model):
     token_hash = models.CharField(max_length=64, primary_key=True)
     token_prefix = models.CharField(max_length=10)
     email = models.CharField(max_length=255, db_index=True)
-    label = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    label = models.CharField(max_length=255, null=True, blank=True)
     expiration = models.DateTimeField(null=True, blank=True)
-    scopes = ArrayField(models.CharField(max_length=1000), null=True, blank=True)  # null: all the account may do
+    scopes = ArrayField(
+        models.CharField(max_length=1000), null=True, blank=True
+    )  # null: all the account may do
     workspace = models.ForeignKey(Workspace, null=True, blank=True, on_delete=models.CASCADE)
     read_only = models.BooleanField(default=False)
     created_at = models.DateTimeField(db_default=Now())
@@ -236,10 +238,10 @@ class ResourceType(models.Model):
     name = models.CharField(max_length=50)
     schema = models.JSONField(null=True, blank=True)
     description = models.TextField(blank=True, default="")
-    format_extension = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001
+    format_extension = models.CharField(max_length=20, null=True, blank=True)
     is_fileset = models.BooleanField(default=False)
-    display_name = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001
-    created_by = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    display_name = models.CharField(max_length=100, null=True, blank=True)
+    created_by = models.CharField(max_length=255, null=True, blank=True)
     edited_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -263,7 +265,7 @@ class Resource(models.Model):
     resource_type = models.CharField(max_length=50)
     extra_perms = models.JSONField(default=dict, blank=True)
     labels = ArrayField(models.CharField(max_length=50), default=list, blank=True)
-    created_by = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    created_by = models.CharField(max_length=255, null=True, blank=True)
     edited_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -310,9 +312,9 @@ class AuditEntry(models.Model):
     email = models.CharField(max_length=255, blank=True, default="")
     operation = models.CharField(max_length=50)
     action_kind = models.CharField(max_length=10, choices=ActionKind.choices)
-    resource = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    resource = models.CharField(max_length=255, null=True, blank=True)
     parameters = models.JSONField(null=True, blank=True)
-    span = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001
+    span = models.CharField(max_length=255, null=True, blank=True)
 
     class Meta:
         db_table = "audit"

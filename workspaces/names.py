@@ -63,7 +63,9 @@ def check_email(value: str) -> str:
 def check_folder_name(value: str) -> str:
     """`billing`: letters, digits and _, at most 50."""
     if not isinstance(value, str) or len(value) > MAX_NAME or not _FOLDER.fullmatch(value):
-        raise BadRequest(f"folder name {_shown(value)} is not valid; use letters, digits and _, at most {MAX_NAME}")
+        raise BadRequest(
+            f"folder name {_shown(value)} is not valid; use letters, digits and _, at most {MAX_NAME}"
+        )
     return value
 
 
@@ -79,7 +81,9 @@ def check_group_name(value: str) -> str:
 def check_resource_type_name(value: str) -> str:
     """`postgresql`, `c_crm`: letters, digits, _ and -."""
     if not isinstance(value, str) or len(value) > MAX_NAME or not _RESOURCE_TYPE.fullmatch(value):
-        raise BadRequest(f"resource type {_shown(value)} is not valid; use letters, digits, _ and -, at most {MAX_NAME}")
+        raise BadRequest(
+            f"resource type {_shown(value)} is not valid; use letters, digits, _ and -, at most {MAX_NAME}"
+        )
     return value
 
 
@@ -87,7 +91,9 @@ def parse_path(value: str) -> ItemPath:
     """Split and check an item path: `u/<user>/...`, `f/<folder>/...` or `g/<group>/...`, three segments or more."""
     problem = _path_problem(value)
     if problem:
-        raise BadRequest(f"path {_shown(value)} is not valid: {problem}; expected for example f/billing/charge or u/alice/report")
+        raise BadRequest(
+            f"path {_shown(value)} is not valid: {problem}; expected for example f/billing/charge or u/alice/report"
+        )
     kind, owner, name = value.split("/", 2)
     return ItemPath(kind, owner, name)
 
@@ -109,7 +115,9 @@ def _path_problem(value: str) -> str | None:
     if len(segments) < 3 or not all(segments):
         return "it needs at least three parts, none of them empty"
     if not (_FOLDER if segments[0] == "f" else _OWNER).fullmatch(segments[1]):
-        return f"{segments[1]!r} cannot be the name of a {'folder' if segments[0] == 'f' else 'user or group'}"
+        return (
+            f"{segments[1]!r} cannot be the name of a {'folder' if segments[0] == 'f' else 'user or group'}"
+        )
     for segment in segments[2:]:
         if not _SEGMENT.fullmatch(segment) or set(segment) == {"."}:
             return f"{segment!r} holds characters other than letters, digits, _ - and ."
@@ -120,7 +128,12 @@ def _path_problem(value: str) -> str | None:
 
 def check_owner(value: str) -> str:
     """An owner in access rules: `u/<username>` or `g/<group>`."""
-    if isinstance(value, str) and value[:2] in ("u/", "g/") and len(value) <= MAX_PATH and _OWNER.fullmatch(value[2:]):
+    if (
+        isinstance(value, str)
+        and value[:2] in ("u/", "g/")
+        and len(value) <= MAX_PATH
+        and _OWNER.fullmatch(value[2:])
+    ):
         return value
     raise BadRequest(f"owner {_shown(value)} is not valid; expected u/<username> or g/<group>")
 

@@ -95,7 +95,7 @@ def update_resource_type(
         resource_type = _own(caller, name)
         for field, value in changes.items():
             setattr(resource_type, field, value)
-        resource_type.edited_at = Now()  # type: ignore[assignment]
+        resource_type.edited_at = Now()
         resource_type.save(update_fields=[*changes, "edited_at"])
         audit.record(
             caller,

@@ -5,6 +5,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet, TextField
 from django.db.models.functions import Cast, Now
+from django.db.models.lookups import IContains
 from django.utils import timezone
 
 from workspaces import audit
@@ -100,7 +101,7 @@ def update_resource(
             for name, given in changes.items():
                 setattr(resource, name, given)
             # Not .update(value=None): for a JSON column that would write SQL NULL or JSON null by context.
-            resource.edited_at = Now()  # type: ignore[assignment]
+            resource.edited_at = Now()
             resource.save(update_fields=[*changes, "edited_at"])
             audit.record(
                 caller,
@@ -148,14 +149,12 @@ def list_resources(
         rows = rows.filter(description__icontains=description)
     if label:
         rows = rows.filter(labels__contains=[label])
-    if value or broad:
-        rows = rows.annotate(value_text=Cast("value", TextField()))
+    value_text = Cast("value", TextField())
     if value:
-        rows = rows.filter(value_text__icontains=value)
+        rows = rows.filter(IContains(value_text, value))
     if broad:
-        rows = rows.filter(
-            Q(path__icontains=broad) | Q(description__icontains=broad) | Q(value_text__icontains=broad)
-        )
+        in_value = Q(IContains(value_text, broad))
+        rows = rows.filter(Q(path__icontains=broad) | Q(description__icontains=broad) | in_value)
     return rows.order_by("path")
 
 

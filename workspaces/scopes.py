@@ -50,7 +50,11 @@ def known_domains() -> list[dict[str, Any]]:
                 for action in (actions if takes_path and domain != "jobs" else ())
             ]
             + [
-                {"value": f"jobs:run:{kind}:{{path}}", "label": f"Run {kind} at a path", "requires_resource_path": True}
+                {
+                    "value": f"jobs:run:{kind}:{{path}}",
+                    "label": f"Run {kind} at a path",
+                    "requires_resource_path": True,
+                }
                 for kind in (("scripts", "flows") if domain == "jobs" else ())
             ],
         }

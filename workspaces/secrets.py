@@ -1,7 +1,7 @@
 """Encryption at rest of secret variables (DESIGN.md decision 13).
 
-Each workspace has a key of its own (Fernet: AES-128-CBC with HMAC-SHA256), kept encrypted under the instance key, which is
-derived from ENCRYPTION_KEY (SECRET_KEY when that is not set). Moving a workspace to another instance needs only its key.
+Each workspace has a key of its own (Fernet: AES-128-CBC with HMAC-SHA256), kept encrypted under the instance key, which
+is derived from ENCRYPTION_KEY (SECRET_KEY when that is not set). Moving a workspace elsewhere needs only its key.
 """
 
 import base64
@@ -22,7 +22,9 @@ class CannotDecrypt(DomainError):
 
 
 def _instance_cipher() -> Fernet:
-    key = hashlib.scrypt(settings.ENCRYPTION_KEY.encode(), salt=b"windmill instance key", n=2**10, r=8, p=1, dklen=32)
+    key = hashlib.scrypt(
+        settings.ENCRYPTION_KEY.encode(), salt=b"windmill instance key", n=2**10, r=8, p=1, dklen=32
+    )
     return Fernet(base64.urlsafe_b64encode(key))
 
 
@@ -45,7 +47,8 @@ def _workspace_cipher(workspace_id: str) -> Fernet:
             known = Fernet(_instance_cipher().decrypt(row.key.encode()))
         except InvalidToken as exc:
             raise CannotDecrypt(
-                f"the key of workspace {workspace_id} was made under another ENCRYPTION_KEY (or SECRET_KEY); start with that one"
+                f"the key of workspace {workspace_id} was made under another ENCRYPTION_KEY (or SECRET_KEY); "
+                "start with that one"
             ) from exc
         _ciphers[workspace_id, row.key] = known
     return known

@@ -34,7 +34,9 @@ class TooManyAttempts(DomainError):
 def check_may_try(*, email: str, address: str | None) -> None:
     """Raises TooManyAttempts with the time to wait. Asked before the password is looked at."""
     since = timezone.now() - WINDOW
-    failures = AuditEntry.objects.filter(operation=FAILURE, timestamp__gt=since, parameters__address=address or "")
+    failures = AuditEntry.objects.filter(
+        operation=FAILURE, timestamp__gt=since, parameters__address=address or ""
+    )
     on_account = Q(username=email)
     counted = failures.aggregate(
         account=Count("id", filter=on_account),

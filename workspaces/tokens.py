@@ -116,7 +116,11 @@ def create_token(
         read_only=read_only or identity.read_only,
     )
     audit.record(
-        identity, "users.token.create", ActionKind.CREATE, resource=text[:PREFIX_LENGTH], parameters={"label": label}
+        identity,
+        "users.token.create",
+        ActionKind.CREATE,
+        resource=text[:PREFIX_LENGTH],
+        parameters={"label": label},
     )
     return text
 
@@ -144,7 +148,13 @@ def create_impersonation(
         workspace_id=workspace_id,
         read_only=by.read_only,
     )
-    audit.record(by, "users.impersonate", ActionKind.EXECUTE, resource=email, parameters={"token": text[:PREFIX_LENGTH]})
+    audit.record(
+        by,
+        "users.impersonate",
+        ActionKind.EXECUTE,
+        resource=email,
+        parameters={"token": text[:PREFIX_LENGTH]},
+    )
     return text
 
 
@@ -152,7 +162,9 @@ def _store(*, label: str | None, **columns: Any) -> str:
     if label is not None and len(label) > 255:
         raise BadRequest("label is longer than 255 characters")
     text = "".join(secrets.choice(_ALPHABET) for _ in range(TOKEN_LENGTH))
-    Token.objects.create(token_hash=hash_token(text), token_prefix=text[:PREFIX_LENGTH], label=label, **columns)
+    Token.objects.create(
+        token_hash=hash_token(text), token_prefix=text[:PREFIX_LENGTH], label=label, **columns
+    )
     return text
 
 
@@ -171,7 +183,9 @@ def relabel_token(identity: Identity, prefix: str, *, label: str | None) -> None
         raise BadRequest("label session is kept for sign-ins; choose another")
     if not _own_tokens(identity, prefix).update(label=label):
         raise _no_such_token(prefix)
-    audit.record(identity, "users.token.update", ActionKind.UPDATE, resource=prefix, parameters={"label": label})
+    audit.record(
+        identity, "users.token.update", ActionKind.UPDATE, resource=prefix, parameters={"label": label}
+    )
 
 
 def rescope_token(identity: Identity, prefix: str, *, scopes: list[str] | None) -> None:
@@ -181,7 +195,9 @@ def rescope_token(identity: Identity, prefix: str, *, scopes: list[str] | None) 
         raise BadRequest("a token with scopes can only give the same or fewer scopes")
     if not _own_tokens(identity, prefix).update(scopes=scopes):
         raise _no_such_token(prefix)
-    audit.record(identity, "users.token.update", ActionKind.UPDATE, resource=prefix, parameters={"scopes": scopes})
+    audit.record(
+        identity, "users.token.update", ActionKind.UPDATE, resource=prefix, parameters={"scopes": scopes}
+    )
 
 
 def token_shape(token: Token) -> dict[str, Any]:
@@ -238,6 +254,10 @@ def revoke_tokens(by: Identity, hashes: list[str]) -> int:
     for token in rows:
         token.delete()
         audit.record(
-            by, "users.token.delete", ActionKind.DELETE, resource=token.token_prefix, parameters={"of": token.email}
+            by,
+            "users.token.delete",
+            ActionKind.DELETE,
+            resource=token.token_prefix,
+            parameters={"of": token.email},
         )
     return len(rows)

@@ -80,7 +80,8 @@ def read_value(caller: Caller, variable: Variable) -> str:
         return variable.value
     if caller.is_operator and not caller.identity.is_job:
         raise PermissionDenied(
-            f"{variable.path} is a secret; operators of workspace {caller.workspace_id} cannot read secrets outside of a job"
+            f"{variable.path} is a secret; operators of workspace {caller.workspace_id} "
+            "cannot read secrets outside of a job"
         )
     plain = secrets.decrypt(caller.workspace_id, variable.value)
     audit.record(caller, "variables.decrypt_secret", ActionKind.EXECUTE, resource=variable.path)

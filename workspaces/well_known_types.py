@@ -21,7 +21,11 @@ def _secret(description: str = "") -> dict[str, Any]:
 
 
 def _number(description: str = "", default: int | None = None) -> dict[str, Any]:
-    return {"type": "integer", "description": description, **({} if default is None else {"default": default})}
+    return {
+        "type": "integer",
+        "description": description,
+        **({} if default is None else {"default": default}),
+    }
 
 
 def _switch(description: str = "", *, default: bool = False) -> dict[str, Any]:

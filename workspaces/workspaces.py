@@ -36,7 +36,9 @@ def username_for(email: str) -> str:
     return letters if letters and (letters[0].isalpha() or letters[0] == "_") else f"u{letters}"
 
 
-def create_workspace(by: Identity, *, id: str, name: str, username: str | None = None, color: str | None = None) -> Workspace:
+def create_workspace(
+    by: Identity, *, id: str, name: str, username: str | None = None, color: str | None = None
+) -> Workspace:
     """Make a workspace with the caller as its admin. BadRequest, Conflict, PermissionDenied."""
     by.require_global()
     by.require_scope("workspaces", "write")
@@ -52,9 +54,18 @@ def create_workspace(by: Identity, *, id: str, name: str, username: str | None =
             if by.account is not None:  # the superadmin secret is nobody who could be a member
                 Member.objects.create(workspace=workspace, username=username, email=by.email, is_admin=True)
             add_default_groups(workspace)
-            audit.record(by, "workspaces.create", ActionKind.CREATE, resource=id, workspace_id=id, parameters={"name": name})
+            audit.record(
+                by,
+                "workspaces.create",
+                ActionKind.CREATE,
+                resource=id,
+                workspace_id=id,
+                parameters={"name": name},
+            )
     except IntegrityError as exc:
-        raise Conflict(f"workspace {id} exists already (or existed and is archived); choose another id") from exc
+        raise Conflict(
+            f"workspace {id} exists already (or existed and is archived); choose another id"
+        ) from exc
     return workspace
 
 
@@ -88,7 +99,9 @@ def unarchive_workspace(by: Identity, workspace_id: str) -> None:
     with transaction.atomic():
         if not Workspace.objects.filter(pk=workspace_id).update(deleted=False):
             raise NotFound(f"workspace {workspace_id} does not exist")
-        audit.record(by, "workspaces.unarchive", ActionKind.UPDATE, resource=workspace_id, workspace_id=workspace_id)
+        audit.record(
+            by, "workspaces.unarchive", ActionKind.UPDATE, resource=workspace_id, workspace_id=workspace_id
+        )
 
 
 def add_member(caller: Caller, *, email: str, username: str | None, is_admin: bool, operator: bool) -> Member:
@@ -97,22 +110,41 @@ def add_member(caller: Caller, *, email: str, username: str | None, is_admin: bo
     email = check_email(email)
     account = Account.objects.filter(pk=email).first()
     if account is None:
-        raise BadRequest(f"no account has email {email}; a superadmin creates accounts first (POST /api/users/create)")
+        raise BadRequest(
+            f"no account has email {email}; a superadmin creates accounts first (POST /api/users/create)"
+        )
     username = check_username(username or account.username or username_for(email))
     _check_roles(is_admin, operator)
     try:
         with transaction.atomic():
-            member = Member.objects.create(workspace=caller.workspace, username=username, email=email, is_admin=is_admin, operator=operator)
+            member = Member.objects.create(
+                workspace=caller.workspace,
+                username=username,
+                email=email,
+                is_admin=is_admin,
+                operator=operator,
+            )
             audit.record(
-                caller, "users.add_to_workspace", ActionKind.CREATE, resource=email, parameters={"is_admin": is_admin, "operator": operator}
+                caller,
+                "users.add_to_workspace",
+                ActionKind.CREATE,
+                resource=email,
+                parameters={"is_admin": is_admin, "operator": operator},
             )
     except IntegrityError as exc:
-        raise Conflict(f"{email} is a member of {caller.workspace_id} already, or the username {username} is taken there") from exc
+        raise Conflict(
+            f"{email} is a member of {caller.workspace_id} already, or the username {username} is taken there"
+        ) from exc
     return member
 
 
 def update_member(
-    caller: Caller, username: str, *, is_admin: bool | None = None, operator: bool | None = None, disabled: bool | None = None
+    caller: Caller,
+    username: str,
+    *,
+    is_admin: bool | None = None,
+    operator: bool | None = None,
+    disabled: bool | None = None,
 ) -> None:
     """Change a member's role. Admins only; the last admin cannot be demoted."""
     caller.require_admin()
@@ -133,7 +165,13 @@ def update_member(
         if before["is_admin"] and not before["disabled"] and (not after["is_admin"] or after["disabled"]):
             _require_another_admin(caller, member)
         Member.objects.filter(pk=member.pk).update(**after)
-        audit.record(caller, "users.update", ActionKind.UPDATE, resource=username, parameters={"before": before, "after": after})
+        audit.record(
+            caller,
+            "users.update",
+            ActionKind.UPDATE,
+            resource=username,
+            parameters={"before": before, "after": after},
+        )
 
 
 def remove_member(caller: Caller, username: str) -> None:
@@ -155,9 +193,15 @@ def _locked_member(caller: Caller, username: str) -> Member:
 
 
 def _require_another_admin(caller: Caller, member: Member) -> None:
-    others = Member.objects.select_for_update().filter(workspace=caller.workspace, is_admin=True, disabled=False).exclude(pk=member.pk)
+    others = (
+        Member.objects.select_for_update()
+        .filter(workspace=caller.workspace, is_admin=True, disabled=False)
+        .exclude(pk=member.pk)
+    )
     if not others.exists():
-        raise BadRequest(f"{member.username} is the last admin of workspace {caller.workspace_id}; make somebody else admin first")
+        raise BadRequest(
+            f"{member.username} is the last admin of workspace {caller.workspace_id}; make somebody else admin first"
+        )
 
 
 def _check_roles(is_admin: bool, operator: bool) -> None:
@@ -275,10 +319,14 @@ def member_shapes(caller: Caller, members: list[Member]) -> list[dict[str, Any]]
     """Users of the API, with their groups and folders; four queries however many members."""
     accounts = Account.objects.in_bulk([member.email for member in members])
     groups: dict[int, set[str]] = {member.pk: {"all"} for member in members}
-    for member_id, name in GroupMember.objects.filter(member__in=members).values_list("member_id", "group__name"):
+    for member_id, name in GroupMember.objects.filter(member__in=members).values_list(
+        "member_id", "group__name"
+    ):
         groups[member_id].add(name)
     folders = list(Folder.objects.filter(workspace=caller.workspace))
-    return [_member_shape(member, accounts.get(member.email), groups[member.pk], folders) for member in members]
+    return [
+        _member_shape(member, accounts.get(member.email), groups[member.pk], folders) for member in members
+    ]
 
 
 def member_detail(member: Member, caller: Caller) -> dict[str, Any]:
@@ -292,7 +340,9 @@ def _member_shape(
     is_super_admin = account is not None and account.super_admin
     is_admin = member.is_admin or is_super_admin
     principals = (f"u/{member.username}", *(f"g/{name}" for name in groups))
-    rights = {folder.name: folder_right(folder, is_admin=is_admin, principals=principals) for folder in folders}
+    rights = {
+        folder.name: folder_right(folder, is_admin=is_admin, principals=principals) for folder in folders
+    }
     return {
         "email": member.email,
         "username": member.username,
@@ -327,5 +377,3 @@ def user_shape(caller: Caller, *, name: str | None) -> dict[str, Any]:
         "folders_owners": caller.folders_owned,
         **({} if member else {"non_member": True}),
     }
-
-

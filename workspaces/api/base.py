@@ -44,7 +44,7 @@ class InstanceView(APIView):
             self.identity.require_global()
         self.identity.require_scope(self.domain, self.scope_action())
 
-    def options(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+    def options(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         """Which methods work here, in the Allow header."""
         return HttpResponse(status=204, headers={"Allow": ", ".join(self.allowed_methods)})
 

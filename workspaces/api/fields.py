@@ -86,7 +86,7 @@ class Json(serializers.Field):
 class JsonObject(Json):
     """Any JSON object."""
 
-    default_error_messages = {"not_an_object": "Expected an object."}  # noqa: RUF012  as DRF declares it
+    default_error_messages = {"not_an_object": "Expected an object."}
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("allow_null", False)

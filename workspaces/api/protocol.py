@@ -5,7 +5,6 @@ Named in REST_FRAMEWORK settings, so it must not import DRF's views (they read t
 
 import logging
 import uuid
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -39,7 +38,7 @@ class TokenAuthentication(BaseAuthentication):
         try:
             identity = middleware.identify_or_raise(django_request)
         except NotSignedIn:
-            if getattr(request.parser_context.get("view"), "public", False):  # type: ignore[union-attr]
+            if getattr(request.parser_context.get("view"), "public", False):
                 return None
             raise
         if (
@@ -93,11 +92,11 @@ class JSONRenderer(renderers.JSONRenderer):
 class AlwaysOurRenderer(BaseContentNegotiation):
     """Answers do not depend on Accept: clients read the type we send."""
 
-    def select_parser(self, request: Request, parsers: Sequence[Any]) -> Any:
+    def select_parser(self, request: Request, parsers: Any) -> Any:
         return parsers[0]
 
     def select_renderer(
-        self, request: Request, renderers: Sequence[Any], format_suffix: str | None = None
+        self, request: Request, renderers: Any, format_suffix: str | None = None
     ) -> tuple[Any, str]:
         return renderers[0], renderers[0].media_type
 

@@ -9,7 +9,7 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
     """A token as bearer, query parameter or cookie."""
 
     target_class = "workspaces.api.protocol.TokenAuthentication"
-    name = ["bearerAuth", "queryAuth", "cookieAuth"]  # noqa: RUF012  as spectacular declares it
+    name = ["bearerAuth", "queryAuth", "cookieAuth"]
 
     def get_security_definition(self, auto_schema: Any) -> list[dict[str, str]]:
         """Security schemes in the order of `name`."""

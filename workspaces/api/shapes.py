@@ -46,7 +46,7 @@ class User(Shape):
 class TruncatedToken(Shape):
     """A token without its text."""
 
-    label = Text(allow_null=True)
+    label = Text(allow_null=True)  # type: ignore[assignment]  # a field of that name
     expiration = Time(allow_null=True)
     token_prefix = Text()
     created_at = Time()
@@ -54,14 +54,14 @@ class TruncatedToken(Shape):
     scopes = Texts(allow_null=True)
     email = Text()
     workspace_id = Text(allow_null=True)
-    read_only = Flag()
+    read_only = Flag()  # type: ignore[assignment]  # a field of that name
 
 
 class Scope(Shape):
     """A scope that a token may be limited to."""
 
     value = Text(help_text="Such as variables:read")
-    label = Text()
+    label = Text()  # type: ignore[assignment]  # a field of that name
     requires_resource_path = Flag()
 
 

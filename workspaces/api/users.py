@@ -154,11 +154,11 @@ class ListUsers(InstanceView):
 class CreateTokenBody(Body):
     """What the token may do; without limits it may do all that its owner may."""
 
-    label = Text(required=False, allow_null=True)
+    label = Text(required=False, allow_null=True)  # type: ignore[assignment]  # a field of that name
     expiration = Time(required=False, allow_null=True)
     scopes = Texts(required=False, allow_null=True, max_length=1000)
     workspace_id = Name(required=False, allow_null=True)
-    read_only = Flag(required=False, default=False)
+    read_only = Flag(required=False, default=False)  # type: ignore[assignment]  # a field of that name
 
 
 class CreateToken(InstanceView):
@@ -173,7 +173,7 @@ class ImpersonateBody(Body):
     """Whom to act as."""
 
     impersonate_email = Name(max_length=255)
-    label = Text(required=False, allow_null=True)
+    label = Text(required=False, allow_null=True)  # type: ignore[assignment]  # a field of that name
     expiration = Time(required=False, allow_null=True)
     workspace_id = Name(required=False, allow_null=True)
 
@@ -218,7 +218,7 @@ class DeleteToken(InstanceView):
 class LabelBody(Body):
     """A label."""
 
-    label = Text(required=False, allow_null=True, default=None)
+    label = Text(required=False, allow_null=True, default=None)  # type: ignore[assignment]  # a field of that name
 
 
 class UpdateTokenLabel(InstanceView):
