@@ -35,9 +35,9 @@ async def monitor() -> None:
         # Spread the processes over the interval, so that one of them is never far away.
         await asyncio.sleep(settings.MONITOR_INTERVAL_SECONDS * random.uniform(0.8, 1.2))
         try:
-            await sync_to_async(recover, thread_sensitive=False)()
+            await _in_thread(recover)
             if time.monotonic() - last_cleanup >= CLEANUP_INTERVAL_S:
-                await sync_to_async(clean_up, thread_sensitive=False)()
+                await _in_thread(clean_up)
                 last_cleanup = time.monotonic()
         except DatabaseError as exc:
             logger.warning("monitor skipped a round: %s", exc)
@@ -47,27 +47,31 @@ async def monitor() -> None:
 
 def recover() -> None:
     """Restart or fail the jobs of lost workers, cancel those that waited too long."""
-    try:
-        if not settings.DISABLE_ZOMBIE_JOBS_MONITORING:
-            _alone("recover", _recover_lost_jobs)
-        if settings.STALE_JOB_THRESHOLD_MINUTES:
-            _alone("stale", queue.cancel_stale_jobs)
-    finally:
-        close_old_connections()
+    if not settings.DISABLE_ZOMBIE_JOBS_MONITORING:
+        _alone("recover", _recover_lost_jobs)
+    if settings.STALE_JOB_THRESHOLD_MINUTES:
+        _alone("stale", queue.cancel_stale_jobs)
 
 
 def clean_up() -> None:
     """Forget old jobs, workers that are gone and tokens that have expired."""
-    try:
-        for _ in range(settings.JOB_CLEANUP_MAX_BATCHES):
-            deleted = _alone("retention", queue.delete_expired_jobs)
-            if deleted:
-                logger.info("retention deleted jobs=%s", deleted)
-            if deleted < settings.JOB_CLEANUP_BATCH_SIZE:
-                break
-        _alone("prune", _prune)
-    finally:
-        close_old_connections()
+    for _ in range(settings.JOB_CLEANUP_MAX_BATCHES):
+        deleted = _alone("retention", queue.delete_expired_jobs)
+        if deleted:
+            logger.info("retention deleted jobs=%s", deleted)
+        if deleted < settings.JOB_CLEANUP_BATCH_SIZE:
+            break
+    _alone("prune", _prune)
+
+
+async def _in_thread(work: Callable[[], None]) -> None:
+    def run() -> None:
+        try:
+            work()
+        finally:
+            close_old_connections()  # the thread may never be used again
+
+    await sync_to_async(run, thread_sensitive=False)()
 
 
 def _alone(piece: str, work: Callable[[], int]) -> int:

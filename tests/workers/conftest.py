@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -112,12 +113,15 @@ class RunningWorker:
 
 
 @pytest.fixture
-def start_worker(database_url: str, settings: Any) -> Iterator[Callable[..., RunningWorker]]:
-    """Start a worker; keyword arguments are those of WorkerOptions. Stopped when the test ends."""
-    settings.DATABASE_URL = settings.DATABASE_DIRECT_URL = database_url
+def run_worker(settings: Any) -> Iterator[Callable[..., RunningWorker]]:
+    """Start a worker on the database at this address; keyword arguments are those of WorkerOptions.
+
+    Stopped when the test ends.
+    """
     started: list[RunningWorker] = []
 
     def start(
+        url: str,
         name: str = "wk-test",
         *,
         runner: Any = None,
@@ -125,6 +129,7 @@ def start_worker(database_url: str, settings: Any) -> Iterator[Callable[..., Run
         environ: Mapping[str, str] | None = None,
         **given: Any,
     ) -> RunningWorker:
+        settings.DATABASE_URL = settings.DATABASE_DIRECT_URL = url
         source = EnvironmentSource(
             base_url="http://windmill.test",
             base_internal_url="http://internal.test",
@@ -147,7 +152,7 @@ def start_worker(database_url: str, settings: Any) -> Iterator[Callable[..., Run
             max_result_size_mb=1,
             max_log_size_mb=1,
             keep_logs=True,
-            restart_limit=settings.RESTART_LIMIT,
+            restart_limit=3,
         )
         worker = RunningWorker(replace(options, **given), runner or ScriptedRunner(), queue_class)
         worker.start()
@@ -157,3 +162,9 @@ def start_worker(database_url: str, settings: Any) -> Iterator[Callable[..., Run
     yield start
     for worker in started:
         worker.stop()
+
+
+@pytest.fixture
+def start_worker(database_url: str, run_worker: Callable[..., RunningWorker]) -> Callable[..., RunningWorker]:
+    """Start a worker on the test's database; keyword arguments as in run_worker."""
+    return partial(run_worker, database_url)
