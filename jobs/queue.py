@@ -23,6 +23,7 @@ from jobs import sql, wakeups
 from jobs.errors import JobIdTaken, JobNotFound, LeaseLost
 from jobs.models import CompletedJob, JobStatus, QueuedJob, new_job_id
 from workspaces.errors import BadRequest
+from workspaces.models import InstanceSetting
 
 logger = logging.getLogger(__name__)
 
@@ -364,16 +365,20 @@ def recover_lost_jobs() -> tuple[int, int]:
 
 
 def delete_expired_jobs() -> int:
-    """Forget jobs that ended more than JOB_RETENTION_SECONDS ago: one short batch. Answers how many.
+    """Forget jobs that ended too long ago: one short batch. Answers how many.
 
-    As many as JOB_CLEANUP_BATCH_SIZE means that there may be more.
+    The instance setting retention_period_secs says how long they are kept (0: for ever), JOB_RETENTION_SECONDS while it
+    is not set. As many as JOB_CLEANUP_BATCH_SIZE means that there may be more.
     """
-    if settings.JOB_RETENTION_SECONDS == 0:
+    retention_s = InstanceSetting.objects.filter(pk="retention_period_secs").values_list("value", flat=True).first()
+    if not isinstance(retention_s, int):
+        retention_s = settings.JOB_RETENTION_SECONDS
+    if retention_s <= 0:
         return 0
     with connection.cursor() as cursor:
         cursor.execute(
             sql.load("delete_expired"),
-            {"retention_s": settings.JOB_RETENTION_SECONDS, "batch": settings.JOB_CLEANUP_BATCH_SIZE},
+            {"retention_s": retention_s, "batch": settings.JOB_CLEANUP_BATCH_SIZE},
         )
         return cursor.rowcount
 

@@ -402,8 +402,8 @@ class Worker:
         return None
 
     def _timeout_s(self, claim: Claim) -> int:
-        limits = (claim.timeout, self.options.default_timeout_s, self.options.max_timeout_s)
-        return min(limit for limit in limits if limit)
+        wanted = claim.timeout or self.options.default_timeout_s or self.options.max_timeout_s
+        return min(wanted, self.options.max_timeout_s)
 
     def _token(self, claim: Claim, timeout_s: int) -> str:
         return job_tokens.issue(

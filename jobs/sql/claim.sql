@@ -49,7 +49,10 @@ claimed AS (
 SELECT claimed.id, claimed.attempt, claimed.scheduled_for, claimed.started_at, claimed.created_at, claimed.restarts,
        job.workspace_id, job.kind, job.runnable_path, job.tag, job.args, job.created_by, job.permissioned_as,
        job.permissioned_as_email, job.parent_job, job.root_job, job.flow_step_id, job.trigger_kind, job.trigger,
-       coalesce(job.timeout, script.timeout) AS timeout, job.script_entrypoint_override,
+       coalesce(job.timeout, script.timeout, (
+           -- the instance's own default; a value somebody typed into the table by hand must not stop all claims
+           SELECT CASE WHEN jsonb_typeof(value) = 'number' THEN least(greatest(value::numeric, 1), 2147483647)::int END
+             FROM global_settings WHERE name = 'job_default_timeout')) AS timeout, job.script_entrypoint_override,
        coalesce(job.script_lang, script.language) AS language, coalesce(job.raw_code, script.content) AS code,
        script.envs, job.preprocessed IS FALSE AS has_preprocessor
   FROM claimed
