@@ -80,7 +80,8 @@ def list_page(caller: Caller, filters: Filters, *, cursor: str | None = None, li
         Listed(
             script=script,
             used_at=script.used_at,
-            may_write=not caller.is_operator and caller.right_on(script.path, script.extra_perms) >= Right.WRITE,
+            may_write=not caller.is_operator
+            and caller.right_on(script.path, script.extra_perms) >= Right.WRITE,
         )
         for script in found[:limit]
     ]
@@ -106,7 +107,11 @@ def _matching(caller: Caller, filters: Filters) -> QuerySet[Script]:
 
 def choices(caller: Caller, *, archived: bool = False) -> Choices:
     """What to offer as filters. One query."""
-    rows = scripts.list_scripts(caller, show_archived=archived).order_by().values_list("kind", "language", "path")
+    rows = (
+        scripts.list_scripts(caller, show_archived=archived)
+        .order_by()
+        .values_list("kind", "language", "path")
+    )
     kinds, languages, owners = set(), set(), set()
     for kind, language, path in rows.iterator(chunk_size=5000):
         kinds.add(kind)

@@ -91,7 +91,11 @@ def navigation(caller: Caller | None, path: str) -> list[NavGroup]:
         if caller.is_operator and not operators:
             continue
         url = base + address
-        current = path == url or (bool(address) and path.startswith(url)) or any(path.startswith(base + other) for other in also)
+        current = (
+            path == url
+            or (bool(address) and path.startswith(url))
+            or any(path.startswith(base + other) for other in also)
+        )
         group = groups.setdefault(heading, NavGroup(label=heading, items=[]))
         group["items"].append(NavItem(name=name, url=url, icon=icon, key=key, current=current))
     return list(groups.values())
@@ -135,7 +139,11 @@ def _workspaces(identity: Identity | None, caller: Caller | None) -> list[Worksp
 
 def _link(workspace: Workspace, *, current: bool) -> WorkspaceLink:
     return WorkspaceLink(
-        id=workspace.id, name=workspace.name, color=workspace.color, url=workspace_url(workspace.id), current=current
+        id=workspace.id,
+        name=workspace.name,
+        color=workspace.color,
+        url=workspace_url(workspace.id),
+        current=current,
     )
 
 
@@ -149,7 +157,12 @@ def _account(identity: Identity | None, caller: Caller | None) -> dict[str, Any]
     else:
         role = "admin" if caller.is_admin else "operator" if caller.is_operator else "developer"
     name = identity.account.name if identity.account is not None else None
-    return {"email": identity.email, "name": name or identity.email, "role": role, "is_super_admin": identity.super_admin}
+    return {
+        "email": identity.email,
+        "name": name or identity.email,
+        "role": role,
+        "is_super_admin": identity.super_admin,
+    }
 
 
 def _notices(request: HttpRequest, identity: Identity | None) -> list[dict[str, str]]:

@@ -6,11 +6,11 @@ from django.views.decorators.http import require_POST, require_safe
 
 from jobs import script_list, scripts
 from jobs.models import ScriptKind
+from windmill_site import samples
+from windmill_site.context import workspace_url
 from workspaces import pages
 from workspaces.access import Caller
 from workspaces.pages import workspace_page
-from windmill_site import samples
-from windmill_site.context import workspace_url
 
 
 @require_safe
@@ -83,7 +83,12 @@ def _chips(filters: script_list.Filters, choices: script_list.Choices) -> list[d
                 "is_all": not chosen,
                 "as_menu": len(options) > 6,
                 "options": [
-                    {"value": value, "text": text, "current": value == chosen, "query": _query(filters, **{name: value})}
+                    {
+                        "value": value,
+                        "text": text,
+                        "current": value == chosen,
+                        "query": _query(filters, **{name: value}),
+                    }
                     for value, text in options
                 ],
             }

@@ -1,7 +1,7 @@
 """The palette (Ctrl-K): pages, scripts, variables, resources and actions whose name or path matches."""
 
 from collections.abc import Iterable, Iterator
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 from uuid import UUID
 
 from django.db.models import Q
@@ -22,13 +22,14 @@ _MOST_OF_A_KIND = 8
 
 
 class Hit(TypedDict):
-    """One line of the palette."""
+    """One line of the palette. `words`: what it is also found by, not shown."""
 
     icon: str
     title: str
     hint: str
     url: str
     kind: str
+    words: NotRequired[str]
 
 
 @require_safe
@@ -70,7 +71,7 @@ def _run_id(text: str) -> UUID | None:
 
 def _matching(words: list[str], hits: Iterable[Hit]) -> Iterator[Hit]:
     for hit in hits:
-        looked_at = f"{hit['title']} {hit['hint']}".lower()
+        looked_at = f"{hit['title']} {hit['hint']} {hit.get('words', '')}".lower()
         if all(word in looked_at for word in words):
             yield hit
 
@@ -96,29 +97,67 @@ def _items(caller: Caller, words: list[str], base: str) -> Iterator[Hit]:
     ):
         for path in rows.filter(by_path).values_list("path", flat=True)[:_MOST_OF_A_KIND]:
             yield Hit(
-                icon=icon, title=path.rsplit("/", 1)[-1], hint=path, url=f"{base}{kind.lower()}s/?edit={path}", kind=kind
+                icon=icon,
+                title=path.rsplit("/", 1)[-1],
+                hint=path,
+                url=f"{base}{kind.lower()}s/?edit={path}",
+                kind=kind,
             )
 
 
 def _pages(caller: Caller, base: str) -> Iterator[Hit]:
     for group in navigation(caller, ""):
         for item in group["items"]:
-            yield Hit(icon=item["icon"], title=item["name"], hint=f"g {item['key']}", url=item["url"], kind="Page")
+            yield Hit(
+                icon=item["icon"], title=item["name"], hint=f"g {item['key']}", url=item["url"], kind="Page"
+            )
     if caller.is_operator:
         return
     yield Hit(icon="boxes", title="Resource types", hint="", url=f"{base}resource-types/", kind="Page")
     yield Hit(icon="users", title="Groups", hint="", url=f"{base}groups/", kind="Page")
-    yield Hit(icon="plus", title="New Python script", hint="create", url=f"{base}scripts/new/?language=python3", kind="Action")
-    yield Hit(icon="plus", title="New Bash script", hint="create", url=f"{base}scripts/new/?language=bash", kind="Action")
-    yield Hit(icon="plus", title="New variable", hint="create secret", url=f"{base}variables/?new=1", kind="Action")
-    yield Hit(icon="plus", title="New resource", hint="create", url=f"{base}resources/?new=1", kind="Action")
+    yield Hit(
+        icon="plus",
+        title="New Python script",
+        hint="",
+        url=f"{base}scripts/new/?language=python3",
+        kind="Action",
+        words="create",
+    )
+    yield Hit(
+        icon="plus",
+        title="New Bash script",
+        hint="",
+        url=f"{base}scripts/new/?language=bash",
+        kind="Action",
+        words="create",
+    )
+    yield Hit(
+        icon="plus",
+        title="New variable",
+        hint="",
+        url=f"{base}variables/?new=1",
+        kind="Action",
+        words="create secret",
+    )
+    yield Hit(
+        icon="plus",
+        title="New resource",
+        hint="",
+        url=f"{base}resources/?new=1",
+        kind="Action",
+        words="create",
+    )
 
 
 def _places(identity: Identity) -> Iterator[Hit]:
-    yield Hit(icon="user", title="Account", hint="name password", url="/account/", kind="Page")
-    yield Hit(icon="key-round", title="Tokens", hint="api token", url="/account/tokens/", kind="Page")
+    yield Hit(icon="user", title="Account", hint="", url="/account/", kind="Page", words="name password")
+    yield Hit(
+        icon="key-round", title="Tokens", hint="", url="/account/tokens/", kind="Page", words="api token"
+    )
     yield Hit(icon="building-2", title="Switch workspace", hint="", url="/workspaces/", kind="Action")
     if may_create_workspace(identity):
         yield Hit(icon="plus", title="Create a workspace", hint="", url="/workspaces/new/", kind="Action")
     if identity.super_admin:
-        yield Hit(icon="shield-check", title="Administration", hint="admin", url="/admin/", kind="Page")
+        yield Hit(
+            icon="shield-check", title="Administration", hint="", url="/admin/", kind="Page", words="admin"
+        )

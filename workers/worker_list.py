@@ -80,7 +80,9 @@ class ShownGroup:
 
     @property
     def tags(self) -> list[str]:
-        return sorted({tag for worker in self.workers if worker.takes_jobs for tag in worker.ping.custom_tags})
+        return sorted(
+            {tag for worker in self.workers if worker.takes_jobs for tag in worker.ping.custom_tags}
+        )
 
 
 @dataclass(kw_only=True)
@@ -102,7 +104,11 @@ def overview(caller: Caller) -> Overview:
     for ping in WorkerPing.objects.order_by("worker_group", "worker")[:_MOST_WORKERS]:
         may_open = ping.last_job_id is not None and ping.last_job_workspace_id == caller.workspace_id
         groups.setdefault(ping.worker_group, ShownGroup(name=ping.worker_group)).workers.append(
-            ShownWorker(ping=ping, health=_health(ping, now), last_job_url_id=str(ping.last_job_id) if may_open else None)
+            ShownWorker(
+                ping=ping,
+                health=_health(ping, now),
+                last_job_url_id=str(ping.last_job_id) if may_open else None,
+            )
         )
     queue = _queue_by_tag(None if caller.is_super_admin else caller.workspace_id)
     for row in queue:
@@ -130,11 +136,14 @@ def _queue_by_tag(workspace_id: str | None) -> list[TagQueue]:
         cursor.execute(
             """
             SELECT tag,
-                   count(*) FILTER (WHERE NOT running AND suspend <= 0 AND scheduled_for <= statement_timestamp()),
+                   count(*) FILTER (WHERE is_due),
                    count(*) FILTER (WHERE running),
-                   count(*) FILTER (WHERE NOT running AND suspend <= 0 AND scheduled_for > statement_timestamp()),
-                   min(scheduled_for) FILTER (WHERE NOT running AND suspend <= 0 AND scheduled_for <= statement_timestamp())
+                   count(*) FILTER (WHERE NOT running AND NOT is_due),
+                   min(scheduled_for) FILTER (WHERE is_due)
               FROM queue
+             CROSS JOIN LATERAL (
+                   SELECT NOT running AND suspend <= 0 AND scheduled_for <= statement_timestamp() AS is_due
+                   ) AS state
              WHERE %(workspace_id)s::text IS NULL OR workspace_id = %(workspace_id)s
              GROUP BY tag
              ORDER BY 2 DESC, tag

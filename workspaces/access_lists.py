@@ -97,9 +97,9 @@ def people(caller: Caller) -> list[Person]:
     members = list(list_members(caller))
     accounts = {
         email: (name, super_admin)
-        for email, name, super_admin in Account.objects.filter(pk__in=[member.email for member in members]).values_list(
-            "email", "name", "super_admin"
-        )
+        for email, name, super_admin in Account.objects.filter(
+            pk__in=[member.email for member in members]
+        ).values_list("email", "name", "super_admin")
     }
     return [
         Person(
@@ -116,4 +116,8 @@ def principals(caller: Caller) -> list[tuple[str, list[tuple[str, str]]]]:
     """Choices for giving a right: people and groups of the workspace, by heading."""
     users = [f"u/{name}" for name in list_members(caller).values_list("username", flat=True)]
     names = [f"g/{name}" for name in groups.list_groups(caller).values_list("name", flat=True)]
-    return [(heading, [(name, name) for name in listed]) for heading, listed in (("Groups", names), ("People", users)) if listed]
+    return [
+        (heading, [(name, name) for name in listed])
+        for heading, listed in (("Groups", names), ("People", users))
+        if listed
+    ]

@@ -17,16 +17,26 @@ urlpatterns = [
     path("w/<str:workspace>/variables/", variables.variable_list, name="variables"),
     path("w/<str:workspace>/variables/new/", variables.new_variable, name="new-variable"),
     path("w/<str:workspace>/variables/<path:path>/edit/", variables.edit_variable, name="edit-variable"),
-    path("w/<str:workspace>/variables/<path:path>/reveal/", variables.reveal_variable, name="reveal-variable"),
-    path("w/<str:workspace>/variables/<path:path>/delete/", variables.delete_variable, name="delete-variable"),
+    path(
+        "w/<str:workspace>/variables/<path:path>/reveal/", variables.reveal_variable, name="reveal-variable"
+    ),
+    path(
+        "w/<str:workspace>/variables/<path:path>/delete/", variables.delete_variable, name="delete-variable"
+    ),
     path("w/<str:workspace>/resources/", resources.resource_list, name="resources"),
     path("w/<str:workspace>/resources/new/", resources.new_resource, name="new-resource"),
     path("w/<str:workspace>/resources/<path:path>/edit/", resources.edit_resource, name="edit-resource"),
-    path("w/<str:workspace>/resources/<path:path>/delete/", resources.delete_resource, name="delete-resource"),
+    path(
+        "w/<str:workspace>/resources/<path:path>/delete/", resources.delete_resource, name="delete-resource"
+    ),
     path("w/<str:workspace>/resource-types/", resources.type_list, name="resource-types"),
     path("w/<str:workspace>/resource-types/new/", resources.new_type, name="new-resource-type"),
     path("w/<str:workspace>/resource-types/<str:name>/edit/", resources.edit_type, name="edit-resource-type"),
-    path("w/<str:workspace>/resource-types/<str:name>/delete/", resources.delete_type, name="delete-resource-type"),
+    path(
+        "w/<str:workspace>/resource-types/<str:name>/delete/",
+        resources.delete_type,
+        name="delete-resource-type",
+    ),
     path("w/<str:workspace>/folders/", people.folder_list, name="folders"),
     path("w/<str:workspace>/folders/new/", people.new_folder, name="new-folder"),
     path("w/<str:workspace>/folders/<str:name>/", people.folder, name="folder"),

@@ -111,7 +111,11 @@ def signed_in(request: HttpRequest) -> Identity:
     PermissionDenied for tokens that programs hold: pages show and do too many things to check scopes one by one.
     """
     identity = middleware.identify_or_raise(request)
-    if identity.is_job or identity.scopes is not None or (identity.read_only and request.method not in ("GET", "HEAD")):
+    if (
+        identity.is_job
+        or identity.scopes is not None
+        or (identity.read_only and request.method not in ("GET", "HEAD"))
+    ):
         raise PermissionDenied("this token is limited to a part of the API; sign in to use the pages")
     account = identity.account
     if account is not None and account.must_change_password and not middleware.is_from_loopback(request):
@@ -137,7 +141,12 @@ def remember_workspace(response: HttpResponse, workspace_id: str) -> None:
     from django.conf import settings
 
     response.set_cookie(
-        LAST_WORKSPACE_COOKIE, workspace_id, max_age=_A_YEAR_S, samesite="Lax", httponly=True, secure=settings.COOKIE_SECURE
+        LAST_WORKSPACE_COOKIE,
+        workspace_id,
+        max_age=_A_YEAR_S,
+        samesite="Lax",
+        httponly=True,
+        secure=settings.COOKIE_SECURE,
     )
 
 
@@ -155,7 +164,12 @@ def is_fragment(request: HttpRequest) -> bool:
 
 
 def respond(
-    request: HttpRequest, template: str, context: Mapping[str, Any], *, fragment: str | None = None, status: int = 200
+    request: HttpRequest,
+    template: str,
+    context: Mapping[str, Any],
+    *,
+    fragment: str | None = None,
+    status: int = 200,
 ) -> HttpResponse:
     """Render `template`, or only `fragment` (a partial that the page includes) when htmx asked for a part."""
     name = fragment if fragment is not None and is_fragment(request) else template
@@ -185,7 +199,11 @@ def trigger(response: HttpResponse, event: str, detail: Mapping[str, Any] | None
 
 def clean_query(params: Mapping[str, Any]) -> str:
     """`?q=x&kind=script` of the parameters that are set; "" when none is. Keeps shared addresses short."""
-    pairs = [(key, "1" if value is True else value) for key, value in params.items() if value not in (None, "", False, [])]
+    pairs = [
+        (key, "1" if value is True else value)
+        for key, value in params.items()
+        if value not in (None, "", False, [])
+    ]
     return "?" + urlencode(pairs, doseq=True) if pairs else ""
 
 
@@ -203,11 +221,17 @@ def error_page(
     if is_fragment(request):
         return _private(_error_fragment(request, exc))
     if exc.http_status == 404:
-        return _private(render(request, "errors/404.html", {"message": sentence(exc.message), "near": list(near)}, status=404))
+        return _private(
+            render(
+                request, "errors/404.html", {"message": sentence(exc.message), "near": list(near)}, status=404
+            )
+        )
     if exc.http_status == 403:
         context = {"message": sentence(exc.message), "who": who_can_help(caller)}
         return _private(render(request, "errors/403.html", context, status=403))
-    return _private(render(request, "errors/400.html", {"message": sentence(exc.message)}, status=exc.http_status))
+    return _private(
+        render(request, "errors/400.html", {"message": sentence(exc.message)}, status=exc.http_status)
+    )
 
 
 def _error_fragment(request: HttpRequest, exc: DomainError) -> HttpResponse:
@@ -235,7 +259,9 @@ def _here(request: HttpRequest) -> str:
 
 def safe_next(request: HttpRequest, url: str | None, default: str = "/") -> str:
     """`url` when it leads to this site, else `default`: a link to /login/ must not send people elsewhere."""
-    if url and url_has_allowed_host_and_scheme(url, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
+    if url and url_has_allowed_host_and_scheme(
+        url, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    ):
         return url
     return default
 
@@ -257,7 +283,9 @@ def who_can_help(caller: Caller | None) -> str:
     if caller is None:
         return ""
     admins = list(
-        Member.objects.filter(workspace=caller.workspace, is_admin=True, disabled=False).values_list("username", flat=True)[:4]
+        Member.objects.filter(workspace=caller.workspace, is_admin=True, disabled=False).values_list(
+            "username", flat=True
+        )[:4]
     )
     if not admins:
         return "A superadmin of the instance can give it to you."
@@ -291,7 +319,9 @@ def add_error(form: BaseForm, exc: DomainError, hints: Mapping[str, str] | None 
             form.add_error(field, text)
             return
     for field in form.fields:
-        if low.startswith((f"{field} ", f"{field}:", f"{field.replace('_', ' ')} ", f"{field.replace('_', ' ')}:")):
+        if low.startswith(
+            (f"{field} ", f"{field}:", f"{field.replace('_', ' ')} ", f"{field.replace('_', ' ')}:")
+        ):
             form.add_error(field, text)
             return
     form.add_error(None, text)
@@ -304,4 +334,6 @@ def say(request: HttpRequest, text: str) -> None:
 
 def path_url(name: str, workspace_id: str, path: str) -> str:
     """The address of a page whose last part is an item's path; slashes stay readable."""
-    return reverse(name, kwargs={"workspace": workspace_id, "path": "\0"}).replace(quote("\0"), quote(path, safe="/"))
+    return reverse(name, kwargs={"workspace": workspace_id, "path": "\0"}).replace(
+        quote("\0"), quote(path, safe="/")
+    )

@@ -43,16 +43,27 @@ def form_schema(schema: Mapping[str, Any] | None, stored: Any) -> dict[str, Any]
     """The schema for editing: passwords that are stored but not shown need not be typed again."""
     if not isinstance(schema, Mapping):
         return None
-    kept = [name for name in password_fields(schema) if isinstance(stored, dict) and is_plain_secret(stored.get(name))]
+    kept = [
+        name
+        for name in password_fields(schema)
+        if isinstance(stored, dict) and is_plain_secret(stored.get(name))
+    ]
     required = [name for name in schema.get("required") or [] if name not in kept]
     properties = {
-        name: {**rule, "description": f"{rule.get('description', '')} Stored; leave empty to keep it.".strip()} if name in kept else rule
+        name: {
+            **rule,
+            "description": f"{rule.get('description', '')} Stored; leave empty to keep it.".strip(),
+        }
+        if name in kept
+        else rule
         for name, rule in schema["properties"].items()
     }
     return {**schema, "properties": properties, "required": required}
 
 
-def store_secrets(caller: Caller, *, path: str, value: Any, schema: Mapping[str, Any] | None, stored: Any = None) -> Any:
+def store_secrets(
+    caller: Caller, *, path: str, value: Any, schema: Mapping[str, Any] | None, stored: Any = None
+) -> Any:
     """The value to keep: each plain password becomes the secret variable <path>_<field>, and a reference to it.
 
     Passwords left empty keep what `stored` (the value so far) has. Run inside the transaction that writes the resource.
@@ -70,7 +81,11 @@ def store_secrets(caller: Caller, *, path: str, value: Any, schema: Mapping[str,
             variables.update_variable(caller, secret_path, value=result[name], is_secret=True)
         except NotFound:
             variables.create_variable(
-                caller, path=secret_path, value=result[name], is_secret=True, description=f"{name} of resource {path}"
+                caller,
+                path=secret_path,
+                value=result[name],
+                is_secret=True,
+                description=f"{name} of resource {path}",
             )
         result[name] = f"$var:{secret_path}"
     return result

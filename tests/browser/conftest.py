@@ -105,7 +105,10 @@ def watch(page: Page) -> list[str]:
 
     page.on("console", on_console)
     page.on("pageerror", lambda error: seen.append(str(error)))
-    page.on("response", lambda answer: seen.append(f"{answer.status} {answer.url}") if answer.status >= 500 else None)
+    page.on(
+        "response",
+        lambda answer: seen.append(f"{answer.status} {answer.url}") if answer.status >= 500 else None,
+    )
     return seen
 
 
@@ -154,7 +157,9 @@ def _running_site(browser_database: str, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("site")
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "DJANGO_"))}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "DJANGO_"))
+    }
     environment = {
         **inherited,
         "DATABASE_URL": database_url(browser_database),
@@ -176,7 +181,9 @@ def _running_site(browser_database: str, tmp_path_factory: pytest.TempPathFactor
     for step in ("migrate", "bootstrap"):
         if site.start(step, "manage.py", step).wait():
             pytest.fail(f"manage.py {step} failed:\n{site.log(step)}")
-    server = site.start("server", "-m", "daphne", "-b", "127.0.0.1", "-p", str(port), "windmill_site.asgi:application")
+    server = site.start(
+        "server", "-m", "daphne", "-b", "127.0.0.1", "-p", str(port), "windmill_site.asgi:application"
+    )
 
     def answers() -> bool:
         if server.poll() is not None:
@@ -259,7 +266,13 @@ def sign_in() -> Callable[[Page, Person], None]:
 
     def be(page: Page, person: Person) -> None:
         token = tokens.create_session(person.account)
-        cookie = {"name": "token", "value": token, "url": person.site.url, "httpOnly": True, "sameSite": "Lax"}
+        cookie = {
+            "name": "token",
+            "value": token,
+            "url": person.site.url,
+            "httpOnly": True,
+            "sameSite": "Lax",
+        }
         page.context.add_cookies([cookie])  # type: ignore[list-item]
 
     return be

@@ -11,12 +11,18 @@ from workspaces.models import AuditEntry, Member, Resource, Variable
 
 WAREHOUSE = {
     "type": "object",
-    "properties": {"host": {"type": "string"}, "port": {"type": "integer"}, "password": {"type": "string", "password": True}},
+    "properties": {
+        "host": {"type": "string"},
+        "port": {"type": "integer"},
+        "password": {"type": "string", "password": True},
+    },
     "required": ["host"],
 }
 
 
-def test_a_secret_is_created_revealed_on_request_and_never_part_of_the_page(ada: Person, ada_page: Page) -> None:
+def test_a_secret_is_created_revealed_on_request_and_never_part_of_the_page(
+    ada: Person, ada_page: Page
+) -> None:
     folders.create_folder(ada.caller, name="billing")
     ada_page.goto(ada.url("variables/"))
     ada_page.get_by_role("button", name="New variable").click()
@@ -61,7 +67,9 @@ def test_editing_a_secret_without_typing_a_value_keeps_it(ada: Person, ada_page:
     assert variables.get_value(ada.caller, "u/ada/key") == "kept"
 
 
-def test_what_is_wrong_is_said_at_its_field_and_a_typed_secret_is_not_sent_back(ada: Person, ada_page: Page) -> None:
+def test_what_is_wrong_is_said_at_its_field_and_a_typed_secret_is_not_sent_back(
+    ada: Person, ada_page: Page
+) -> None:
     variables.create_variable(ada.caller, path="u/ada/taken", value="1", is_secret=False)
     ada_page.goto(ada.url("variables/?new=1"))
     drawer = ada_page.get_by_role("dialog")
@@ -86,7 +94,9 @@ def test_a_variable_is_deleted_after_a_question(ada: Person, ada_page: Page) -> 
     assert not Variable.objects.filter(workspace=ada.workspace).exists()
 
 
-def test_a_resource_is_filled_in_by_the_form_of_its_type_and_keeps_passwords_secret(ada: Person, ada_page: Page) -> None:
+def test_a_resource_is_filled_in_by_the_form_of_its_type_and_keeps_passwords_secret(
+    ada: Person, ada_page: Page
+) -> None:
     resource_types.create_resource_type(ada.caller, name="c_warehouse", schema=WAREHOUSE)
     ada_page.goto(ada.url("resources/"))
     ada_page.get_by_role("button", name="New resource").click()
@@ -132,7 +142,9 @@ def test_a_type_without_fields_takes_json_and_says_where_it_is_wrong(ada: Person
     expect(drawer.get_by_text(re.compile("not valid JSON.*line 1, column 7"))).to_be_visible()
 
 
-def test_rights_on_a_folder_are_given_and_taken(ada: Person, member: Callable[..., Person], ada_page: Page) -> None:
+def test_rights_on_a_folder_are_given_and_taken(
+    ada: Person, member: Callable[..., Person], ada_page: Page
+) -> None:
     bob = member("bob")
     folders.create_folder(ada.caller, name="billing")
     ada_page.goto(ada.url("folders/billing/"))
@@ -178,3 +190,18 @@ def test_a_missing_variable_suggests_the_one_that_was_meant(ada: Person, ada_pag
     expect(ada_page.get_by_role("heading", name="There is nothing here")).to_be_visible()
     ada_page.get_by_role("link", name="u/ada/stripe_key").click()
     expect(ada_page.get_by_role("heading", name="Edit u/ada/stripe_key")).to_be_visible()
+
+
+def test_a_new_folder_opens_at_once(ada: Person, ada_page: Page) -> None:
+    ada_page.goto(ada.url("folders/"))
+    ada_page.get_by_role("button", name="New folder").click()
+    drawer = ada_page.get_by_role("dialog")
+    drawer.get_by_label("Name").fill("no good")
+    drawer.get_by_role("button", name="Create folder").click()
+    expect(drawer.get_by_label("Name")).to_have_attribute("aria-invalid", "true")
+    drawer.get_by_label("Name").fill("billing")
+    drawer.get_by_role("button", name="Create folder").click()
+
+    expect(ada_page.get_by_role("heading", name="f/billing")).to_be_visible()
+    ada_page.goto(ada.url("folders/biling/"))
+    expect(ada_page.get_by_role("link", name="billing")).to_be_visible()

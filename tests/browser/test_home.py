@@ -13,7 +13,14 @@ from workspaces import folders
 from workspaces.access import Caller
 
 
-def deploy(caller: Caller, path: str, *, language: str = "python3", summary: str = "", labels: list[str] | None = None) -> Script:
+def deploy(
+    caller: Caller,
+    path: str,
+    *,
+    language: str = "python3",
+    summary: str = "",
+    labels: list[str] | None = None,
+) -> Script:
     content = "def main(): return 1" if language == "python3" else "echo 1"
     draft = scripts.ScriptDraft(path=path, content=content, language=language, summary=summary, labels=labels)
     return scripts.deploy_script(caller, draft)
@@ -60,7 +67,9 @@ def test_chips_and_search_work_together(billing: Person, ada_page: Page) -> None
     expect(ada_page.get_by_role("link", name="Charge saved card")).to_have_count(0)
 
 
-def test_a_script_is_archived_after_a_question_and_found_in_the_archive(billing: Person, ada_page: Page) -> None:
+def test_a_script_is_archived_after_a_question_and_found_in_the_archive(
+    billing: Person, ada_page: Page
+) -> None:
     ada_page.goto(billing.url())
     ada_page.get_by_role("button", name="More for u/ada/export").click()
     ada_page.get_by_role("button", name="Archive").click()
@@ -87,7 +96,9 @@ def test_the_last_runs_are_shown_oldest_first(billing: Person, ada_page: Page) -
 
     ada_page.goto(billing.url())
 
-    expect(ada_page.get_by_role("link", name="Last runs, oldest first")).to_have_text(re.compile(r"Success\s*Failed"))
+    expect(ada_page.get_by_role("link", name="Last runs, oldest first")).to_have_text(
+        re.compile(r"Success\s*Failed")
+    )
 
 
 def test_a_long_list_loads_more_by_cursor(ada: Person, ada_page: Page) -> None:

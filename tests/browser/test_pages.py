@@ -62,10 +62,17 @@ def filled(ada: Person, member: Callable[..., Person]) -> Person:
     folders.create_folder(caller, name="billing", summary="Invoices and cards")
     groups.create_group(caller, name="finance", summary="People who see invoices")
     variables.create_variable(
-        caller, path="f/billing/stripe_key", value="sk_live_hidden", is_secret=True, description="Live account", labels=["billing"]
+        caller,
+        path="f/billing/stripe_key",
+        value="sk_live_hidden",
+        is_secret=True,
+        description="Live account",
+        labels=["billing"],
     )
     variables.create_variable(caller, path="u/ada/region", value="eu-central-1 " * 20, is_secret=False)
-    resource_types.create_resource_type(caller, name="c_warehouse", schema=WAREHOUSE, description="A warehouse")
+    resource_types.create_resource_type(
+        caller, name="c_warehouse", schema=WAREHOUSE, description="A warehouse"
+    )
     resources.create_resource(
         caller,
         path="f/billing/warehouse",
@@ -74,10 +81,16 @@ def filled(ada: Person, member: Callable[..., Person]) -> Person:
         labels=["billing"],
     )
     draft = scripts.ScriptDraft(
-        path="f/billing/charge_card", content="def main(n: int = 1): return n", language="python3", summary="Charge a card", labels=["billing"]
+        path="f/billing/charge_card",
+        content="def main(n: int = 1): return n",
+        language="python3",
+        summary="Charge a card",
+        labels=["billing"],
     )
     script = scripts.deploy_script(caller, draft)
-    scripts.deploy_script(caller, scripts.ScriptDraft(path="u/ada/rotate", content="echo hi", language="bash"))
+    scripts.deploy_script(
+        caller, scripts.ScriptDraft(path="u/ada/rotate", content="echo hi", language="bash")
+    )
     runs.run_script(caller, script, Payload(args={}), runs.RunOptions(tag="nobody-listens"))
     tokens.create_token(ada.identity, label="Deploy from CI", scopes=["jobs:run:scripts:f/billing/*"])
     WorkerPing.objects.update_or_create(

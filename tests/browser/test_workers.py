@@ -36,7 +36,9 @@ def test_the_page_shows_a_new_worker_without_being_reloaded(ada: Person, ada_pag
     ada_page.goto(ada.url("workers/"))
     expect(ada_page.get_by_text(name)).to_have_count(0)
 
-    WorkerPing.objects.create(worker=name, worker_instance="host9", worker_group=ada.workspace.id, custom_tags=["python3"])
+    WorkerPing.objects.create(
+        worker=name, worker_instance="host9", worker_group=ada.workspace.id, custom_tags=["python3"]
+    )
     try:
         expect(ada_page.get_by_role("cell", name=name)).to_be_visible(timeout=8_000)
     finally:
@@ -46,7 +48,11 @@ def test_the_page_shows_a_new_worker_without_being_reloaded(ada: Person, ada_pag
 def test_a_worker_whose_init_script_failed_shows_its_log(ada: Person, ada_page: Page) -> None:
     group = ada.workspace.id
     WorkerPing.objects.create(
-        worker=f"wk-{group}", worker_instance="host9", worker_group=group, state="failed", init_log="E: no such package"
+        worker=f"wk-{group}",
+        worker_instance="host9",
+        worker_group=group,
+        state="failed",
+        init_log="E: no such package",
     )
     try:
         ada_page.goto(ada.url(f"workers/?group={group}"))

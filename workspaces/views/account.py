@@ -24,7 +24,9 @@ from workspaces.views.sign_in import NewPasswordForm
 class NameForm(PageForm):
     """How one is called."""
 
-    name = forms.CharField(label="Name", max_length=255, required=False, widget=forms.TextInput(attrs={"autocomplete": "name"}))
+    name = forms.CharField(
+        label="Name", max_length=255, required=False, widget=forms.TextInput(attrs={"autocomplete": "name"})
+    )
 
 
 class PasswordForm(NewPasswordForm):
@@ -58,7 +60,11 @@ def account(request: HttpRequest, identity: Identity) -> HttpResponse:
             return HttpResponseRedirect(reverse("account"))
         except DomainError as exc:
             pages.add_error(form, exc)
-    memberships = Member.objects.filter(email=own.email, workspace__deleted=False).select_related("workspace").order_by("workspace__name")
+    memberships = (
+        Member.objects.filter(email=own.email, workspace__deleted=False)
+        .select_related("workspace")
+        .order_by("workspace__name")
+    )
     context = {"form": form, "own": own, "memberships": memberships}
     return render(request, "accounts/account.html", context, status=422 if form.errors else 200)
 
@@ -85,7 +91,9 @@ def change_password(request: HttpRequest) -> HttpResponse:
             pages.add_error(form, exc)
         else:
             try:
-                accounts.set_password(identity, email=own.email, new_password=form.cleaned_data["new_password"])
+                accounts.set_password(
+                    identity, email=own.email, new_password=form.cleaned_data["new_password"]
+                )
                 pages.say(request, "Password changed; your other sessions were signed out")
                 return HttpResponseRedirect(target)
             except DomainError as exc:
@@ -104,13 +112,17 @@ class TokenForm(PageForm):
     """A new token."""
 
     label = forms.CharField(
-        max_length=255, help_text="What it is for, for example Deploy from CI.", widget=forms.TextInput(attrs={"autocomplete": "off"})
+        max_length=255,
+        help_text="What it is for, for example Deploy from CI.",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
-    lifetime = forms.ChoiceField(label="Expires after", required=False, choices=list(_LIFETIMES.items()), initial="90")
+    lifetime = forms.ChoiceField(
+        label="Expires after", required=False, choices=list(_LIFETIMES.items()), initial="90"
+    )
     workspace = forms.ChoiceField(label="Works in", required=False)
     scopes = forms.CharField(
         required=False,
-        help_text="Empty: all that you may do. Otherwise one scope a line, such as jobs:run:scripts:f/billing/* or variables:read.",
+        help_text="One a line, such as jobs:run:scripts:f/billing/* or variables:read. Empty: all that you may do.",
         widget=forms.Textarea(attrs={"rows": 3, "class": "mono", "spellcheck": "false"}),
     )
     read_only = SwitchField(label="Read only")
@@ -135,7 +147,9 @@ def account_tokens(request: HttpRequest, identity: Identity) -> HttpResponse:
             text = tokens.create_token(
                 identity,
                 label=data["label"],
-                expiration=timezone.now() + timedelta(days=int(data["lifetime"])) if data["lifetime"] else None,
+                expiration=timezone.now() + timedelta(days=int(data["lifetime"]))
+                if data["lifetime"]
+                else None,
                 scopes=[line.strip() for line in data["scopes"].splitlines() if line.strip()] or None,
                 workspace_id=data["workspace"] or None,
                 read_only=data["read_only"],
@@ -156,7 +170,9 @@ def delete_token(request: HttpRequest, identity: Identity, prefix: str) -> HttpR
     return pages.toast(_tokens(request, identity, TokenForm(identity=identity)), f"Token {prefix}… deleted")
 
 
-def _tokens(request: HttpRequest, identity: Identity, form: TokenForm, *, status: int = 200, made: str | None = None) -> HttpResponse:
+def _tokens(
+    request: HttpRequest, identity: Identity, form: TokenForm, *, status: int = 200, made: str | None = None
+) -> HttpResponse:
     rows = list(tokens.list_tokens(identity))
     context = {
         "form": form,
@@ -166,4 +182,6 @@ def _tokens(request: HttpRequest, identity: Identity, form: TokenForm, *, status
         "current_hash": identity.token_hash,
         "now": timezone.now(),
     }
-    return pages.respond(request, "accounts/tokens.html", context, fragment="accounts/_tokens.html", status=status)
+    return pages.respond(
+        request, "accounts/tokens.html", context, fragment="accounts/_tokens.html", status=status
+    )

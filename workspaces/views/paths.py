@@ -28,7 +28,9 @@ class PathForm(PageForm):
         label="Name",
         max_length=200,
         help_text="Letters, digits, _ - and .; slashes make levels, as in stripe/api_key.",
-        widget=forms.TextInput(attrs={"class": "mono", "spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}),
+        widget=forms.TextInput(
+            attrs={"class": "mono", "spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}
+        ),
     )
 
     def __init__(self, *args: Any, caller: Caller, path: str | None = None, **kwargs: Any) -> None:

@@ -20,8 +20,8 @@ _MONO = {"class": "mono", "spellcheck": "false", "autocapitalize": "off", "autoc
 ROLES = {"developer": "Developer", "operator": "Operator: runs and views", "admin": "Admin"}
 
 
-def _url(caller: Caller, name: str, **parts: str) -> str:
-    return reverse(name, kwargs={"workspace": caller.workspace_id, **parts})
+def _url(caller: Caller, page_name: str, **parts: str) -> str:
+    return reverse(page_name, kwargs={"workspace": caller.workspace_id, **parts})
 
 
 # --- folders ------------------------------------------------------------------------------------------------------
@@ -30,7 +30,11 @@ def _url(caller: Caller, name: str, **parts: str) -> str:
 class FolderForm(PageForm):
     """A new folder."""
 
-    name = forms.CharField(max_length=50, help_text="Letters, digits and _. Its items are at f/<name>/.", widget=forms.TextInput(attrs=_MONO))
+    name = forms.CharField(
+        max_length=50,
+        help_text="Letters, digits and _. Its items are at f/<name>/.",
+        widget=forms.TextInput(attrs=_MONO),
+    )
     summary = forms.CharField(required=False, max_length=1000, widget=forms.Textarea(attrs={"rows": 2}))
 
 
@@ -75,14 +79,21 @@ def new_folder(request: HttpRequest, caller: Caller) -> HttpResponse:
     form = FolderForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
-            folder = folders.create_folder(caller, name=form.cleaned_data["name"], summary=form.cleaned_data["summary"] or None)
+            folder = folders.create_folder(
+                caller, name=form.cleaned_data["name"], summary=form.cleaned_data["summary"] or None
+            )
             return pages.go(request, _url(caller, "folder", name=folder.name))
         except DomainError as exc:
             pages.add_error(form, exc, {"folder ": "name", "items of a deleted": "name"})
     context = {"form": form, "action": request.path, "save": "Create folder"}
     status = 422 if form.errors else 200
     return show_form(
-        request, "workspaces/_simple_form.html", context, title="New folder", list_url=_url(caller, "folders"), status=status
+        request,
+        "workspaces/_simple_form.html",
+        context,
+        title="New folder",
+        list_url=_url(caller, "folders"),
+        status=status,
     )
 
 
@@ -93,7 +104,9 @@ def folder(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
     return _folder(request, caller, name, HolderForm(caller=caller))
 
 
-def _folder(request: HttpRequest, caller: Caller, name: str, form: HolderForm, *, status: int = 200) -> HttpResponse:
+def _folder(
+    request: HttpRequest, caller: Caller, name: str, form: HolderForm, *, status: int = 200
+) -> HttpResponse:
     usage = {kind: count for kind, count in folders.folder_usage(caller, name).items() if count}
     context = {
         "shown": access_lists.shown_folder(caller, folders.get_folder(caller, name)),
@@ -102,7 +115,9 @@ def _folder(request: HttpRequest, caller: Caller, name: str, form: HolderForm, *
         "levels": LEVELS,
         "caller": caller,
     }
-    return pages.respond(request, "workspaces/folder.html", context, fragment="workspaces/_folder.html", status=status)
+    return pages.respond(
+        request, "workspaces/folder.html", context, fragment="workspaces/_folder.html", status=status
+    )
 
 
 @require_POST
@@ -139,7 +154,10 @@ def remove_holder(request: HttpRequest, caller: Caller, name: str) -> HttpRespon
     with transaction.atomic():
         folders.remove_owner(caller, name, owner=principal)
         _require_owner_left(caller, name)
-    return pages.toast(_folder(request, caller, name, HolderForm(caller=caller)), f"{principal} has no right on f/{name} any more")
+    return pages.toast(
+        _folder(request, caller, name, HolderForm(caller=caller)),
+        f"{principal} has no right on f/{name} any more",
+    )
 
 
 def _require_owner_left(caller: Caller, name: str) -> None:
@@ -193,13 +211,20 @@ def new_group(request: HttpRequest, caller: Caller) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         try:
             groups.create_group(caller, **form.cleaned_data)
-            return saved(request, f"Group {form.cleaned_data['name']} created", list_url=_url(caller, "groups"))
+            return saved(
+                request, f"Group {form.cleaned_data['name']} created", list_url=_url(caller, "groups")
+            )
         except DomainError as exc:
             pages.add_error(form, exc, {"group ": "name", "items of a deleted": "name"})
     context = {"form": form, "action": request.path, "save": "Create group"}
     status = 422 if form.errors else 200
     return show_form(
-        request, "workspaces/_simple_form.html", context, title="New group", list_url=_url(caller, "groups"), status=status
+        request,
+        "workspaces/_simple_form.html",
+        context,
+        title="New group",
+        list_url=_url(caller, "groups"),
+        status=status,
     )
 
 
@@ -235,7 +260,10 @@ class MemberForm(PageForm):
         widget=forms.EmailInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     username = forms.CharField(
-        required=False, max_length=50, help_text="Empty: made from the address.", widget=forms.TextInput(attrs=_MONO)
+        required=False,
+        max_length=50,
+        help_text="Empty: made from the address.",
+        widget=forms.TextInput(attrs=_MONO),
     )
     role = forms.ChoiceField(choices=list(ROLES.items()))
 
@@ -273,7 +301,12 @@ def new_user(request: HttpRequest, caller: Caller) -> HttpResponse:
     context = {"form": form, "action": request.path, "save": "Add member"}
     status = 422 if form.errors else 200
     return show_form(
-        request, "workspaces/_simple_form.html", context, title="Add a member", list_url=_url(caller, "users"), status=status
+        request,
+        "workspaces/_simple_form.html",
+        context,
+        title="Add a member",
+        list_url=_url(caller, "users"),
+        status=status,
     )
 
 

@@ -28,9 +28,17 @@ class ResourceForm(PathForm):
     """A resource. Its value is JSON text, typed by hand or made by the form of its type."""
 
     resource_type = forms.CharField(
-        label="Type", max_length=50, widget=forms.TextInput(attrs={"list": "resource-types", "spellcheck": "false", "autocomplete": "off"})
+        label="Type",
+        max_length=50,
+        widget=forms.TextInput(
+            attrs={"list": "resource-types", "spellcheck": "false", "autocomplete": "off"}
+        ),
     )
-    value = forms.CharField(required=False, strip=False, widget=forms.Textarea(attrs={"rows": 8, "class": "mono", "spellcheck": "false"}))
+    value = forms.CharField(
+        required=False,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 8, "class": "mono", "spellcheck": "false"}),
+    )
     description = forms.CharField(required=False, max_length=10_000, widget=forms.Textarea(attrs={"rows": 2}))
     labels = LabelsField()
     field_order = ("resource_type", "owner", "name", "value", "description", "labels")
@@ -52,14 +60,18 @@ def _list_url(caller: Caller) -> str:
 def near_resources(caller: Caller, path: str = "", **parts: Any) -> list[Near]:
     """Resources whose path resembles one that does not exist."""
     known = resources.list_resources(caller).values_list("path", flat=True)[:5000]
-    return pages.nearest(path, known, lambda found: pages.path_url("edit-resource", caller.workspace_id, found))
+    return pages.nearest(
+        path, known, lambda found: pages.path_url("edit-resource", caller.workspace_id, found)
+    )
 
 
 @require_safe
 @workspace_page
 def resource_list(request: HttpRequest, caller: Caller) -> HttpResponse:
     """/w/<workspace>/resources/?q=&type=&label=&after=: the list, a page by path at a time."""
-    search, type_name, label, after = (request.GET.get(name, "").strip() for name in ("q", "type", "label", "after"))
+    search, type_name, label, after = (
+        request.GET.get(name, "").strip() for name in ("q", "type", "label", "after")
+    )
     rows = resources.list_resources(
         caller, broad=search or None, types=[type_name] if type_name else None, label=label or None
     ).defer("value")
@@ -67,7 +79,8 @@ def resource_list(request: HttpRequest, caller: Caller) -> HttpResponse:
         rows = rows.filter(path__gt=after)
     found = list(rows[: PAGE + 1])
     shown = [
-        {"resource": row, "may_write": caller.right_on(row.path, row.extra_perms) >= Right.WRITE} for row in found[:PAGE]
+        {"resource": row, "may_write": caller.right_on(row.path, row.extra_perms) >= Right.WRITE}
+        for row in found[:PAGE]
     ]
     context = {
         "rows": shown,
@@ -91,7 +104,9 @@ def resource_list(request: HttpRequest, caller: Caller) -> HttpResponse:
 def _opened(request: HttpRequest, caller: Caller) -> str | None:
     if request.GET.get("edit"):
         return pages.path_url("edit-resource", caller.workspace_id, request.GET["edit"])
-    return reverse("new-resource", kwargs={"workspace": caller.workspace_id}) if request.GET.get("new") else None
+    return (
+        reverse("new-resource", kwargs={"workspace": caller.workspace_id}) if request.GET.get("new") else None
+    )
 
 
 @sensitive_post_parameters("value")
@@ -100,7 +115,10 @@ def _opened(request: HttpRequest, caller: Caller) -> str | None:
 def new_resource(request: HttpRequest, caller: Caller) -> HttpResponse:
     """/w/<workspace>/resources/new/?type=&owner=&name=: the form; it asks for itself again when the type changes."""
     if request.method != "POST":
-        given = {name: request.GET.get(name, "") for name in ("owner", "name", "resource_type", "description", "labels")}
+        given = {
+            name: request.GET.get(name, "")
+            for name in ("owner", "name", "resource_type", "description", "labels")
+        }
         form = ResourceForm(caller=caller, initial={name: value for name, value in given.items() if value})
         return _form(request, caller, form, None, type_name=given["resource_type"])
     form = ResourceForm(request.POST, caller=caller)
@@ -110,7 +128,9 @@ def new_resource(request: HttpRequest, caller: Caller) -> HttpResponse:
         try:
             check_against(schema, data["value"])
             with transaction.atomic():
-                value = resource_secrets.store_secrets(caller, path=form.path, value=data["value"], schema=schema)
+                value = resource_secrets.store_secrets(
+                    caller, path=form.path, value=data["value"], schema=schema
+                )
                 resources.create_resource(
                     caller,
                     path=form.path,
@@ -135,7 +155,9 @@ def edit_resource(request: HttpRequest, caller: Caller, path: str) -> HttpRespon
     schema = _schema(caller, resource.resource_type)
     initial = {
         "resource_type": resource.resource_type,
-        "value": json.dumps(resource_secrets.without_secrets(resource.value, schema), indent=2, ensure_ascii=False),
+        "value": json.dumps(
+            resource_secrets.without_secrets(resource.value, schema), indent=2, ensure_ascii=False
+        ),
         "description": resource.description,
         "labels": resource.labels,
     }
@@ -174,8 +196,7 @@ def _form(
         value = resource_secrets.without_secrets(typed, schema) if typed is not None else value
         if resource_secrets.password_fields(schema):
             # What was typed as a password must not come back in HTML.
-            form.data = form.data.copy()  # type: ignore[attr-defined]
-            form.data["value"] = json.dumps(value)
+            form.data = {**form.data.dict(), "value": json.dumps(value)}  # type: ignore[attr-defined]
     context = {
         "form": form,
         "resource": resource,
@@ -188,7 +209,9 @@ def _form(
     }
     title = f"Edit {resource.path}" if resource else "New resource"
     status = 422 if form.errors else 200
-    return show_form(request, "assets/_resource_form.html", context, title=title, list_url=_list_url(caller), status=status)
+    return show_form(
+        request, "assets/_resource_form.html", context, title=title, list_url=_list_url(caller), status=status
+    )
 
 
 def _schema(caller: Caller, type_name: str) -> dict[str, Any] | None:
@@ -199,7 +222,11 @@ def _schema(caller: Caller, type_name: str) -> dict[str, Any] | None:
         schema = resource_types.get_resource_type(caller, type_name).schema
     except NotFound:
         return None
-    return schema if isinstance(schema, dict) and isinstance(schema.get("properties"), dict) and schema["properties"] else None
+    return (
+        schema
+        if isinstance(schema, dict) and isinstance(schema.get("properties"), dict) and schema["properties"]
+        else None
+    )
 
 
 def check_against(schema: dict[str, Any] | None, value: Any) -> None:
@@ -214,7 +241,9 @@ def check_against(schema: dict[str, Any] | None, value: Any) -> None:
             where = ".".join(str(part) for part in problem.absolute_path)
             raise BadRequest(f"value{f'.{where}' if where else ''}: {problem.message[:300]}")
     except jsonschema.SchemaError as exc:
-        raise BadRequest(f"value cannot be checked: the schema of the type is not valid ({exc.message[:200]})") from exc
+        raise BadRequest(
+            f"value cannot be checked: the schema of the type is not valid ({exc.message[:200]})"
+        ) from exc
 
 
 @require_POST
@@ -238,7 +267,7 @@ class ResourceTypeForm(PageForm):
     )
     description = forms.CharField(required=False, max_length=10_000, widget=forms.Textarea(attrs={"rows": 2}))
     schema = forms.CharField(
-        help_text="JSON Schema of an object. Mark a field with \"password\": true to keep it as a secret variable.",
+        help_text='JSON Schema of an object. Mark a field with "password": true to keep it as a secret variable.',
         widget=forms.Textarea(attrs={"rows": 14, "class": "mono", "spellcheck": "false"}),
     )
 
@@ -246,14 +275,20 @@ class ResourceTypeForm(PageForm):
         try:
             schema = parse_json(self.cleaned_data["schema"])
         except BadRequest as exc:
-            raise forms.ValidationError(pages.sentence(exc.message.replace("the body", "the schema"))) from exc
+            raise forms.ValidationError(
+                pages.sentence(exc.message.replace("the body", "the schema"))
+            ) from exc
         if not isinstance(schema, dict) or not isinstance(schema.get("properties", {}), dict):
-            raise forms.ValidationError('Expected an object such as {"type": "object", "properties": {"host": {"type": "string"}}}.')
+            raise forms.ValidationError(
+                'Expected an object such as {"type": "object", "properties": {"host": {"type": "string"}}}.'
+            )
         try:
             jsonschema.Draft202012Validator.check_schema(schema)
         except jsonschema.SchemaError as exc:
             where = ".".join(str(part) for part in exc.absolute_path)
-            raise forms.ValidationError(f"Not a valid JSON Schema{f' at {where}' if where else ''}: {exc.message[:300]}.") from exc
+            raise forms.ValidationError(
+                f"Not a valid JSON Schema{f' at {where}' if where else ''}: {exc.message[:300]}."
+            ) from exc
         return schema
 
 
@@ -283,11 +318,21 @@ def type_list(request: HttpRequest, caller: Caller) -> HttpResponse:
     search = request.GET.get("q", "").strip()
     words = search.lower().split()
     rows = [
-        {"type": row, "may_edit": _may_edit_type(caller, row), "is_shared": row.workspace_id != caller.workspace_id}
+        {
+            "type": row,
+            "may_edit": _may_edit_type(caller, row),
+            "is_shared": row.workspace_id != caller.workspace_id,
+        }
         for row in resource_types.list_resource_types(caller)
         if all(word in f"{row.name} {row.description}".lower() for word in words)
     ]
-    context = {"rows": rows, "search": search, "list_url": _types_url(caller), "caller": caller, "drawer": None}
+    context = {
+        "rows": rows,
+        "search": search,
+        "list_url": _types_url(caller),
+        "caller": caller,
+        "drawer": None,
+    }
     response = pages.respond(request, "assets/types.html", context, fragment="assets/_types.html")
     if pages.is_fragment(request):
         response.headers["HX-Replace-Url"] = request.path + pages.clean_query({"q": search})
@@ -313,8 +358,14 @@ def new_type(request: HttpRequest, caller: Caller) -> HttpResponse:
 def edit_type(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
     """/w/<workspace>/resource-types/<name>/edit/: also shows types that cannot be changed here."""
     row = resource_types.get_resource_type(caller, name)
-    initial = {"name": row.name, "description": row.description, "schema": json.dumps(row.schema or {}, indent=2, ensure_ascii=False)}
-    form = ResourceTypeForm({**request.POST.dict(), "name": name} if request.method == "POST" else None, initial=initial)
+    initial = {
+        "name": row.name,
+        "description": row.description,
+        "schema": json.dumps(row.schema or {}, indent=2, ensure_ascii=False),
+    }
+    form = ResourceTypeForm(
+        {**request.POST.dict(), "name": name} if request.method == "POST" else None, initial=initial
+    )
     form.fields["name"].widget.attrs["readonly"] = True
     if not _may_edit_type(caller, row):
         for field in form.fields.values():
@@ -322,19 +373,31 @@ def edit_type(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         try:
             data = form.cleaned_data
-            resource_types.update_resource_type(caller, name, schema=data["schema"], description=data["description"])
+            resource_types.update_resource_type(
+                caller, name, schema=data["schema"], description=data["description"]
+            )
             return saved(request, f"Type {name} saved", list_url=_types_url(caller))
         except DomainError as exc:
             pages.add_error(form, exc)
     return _type_form(request, caller, form, row)
 
 
-def _type_form(request: HttpRequest, caller: Caller, form: ResourceTypeForm, row: ResourceType | None) -> HttpResponse:
+def _type_form(
+    request: HttpRequest, caller: Caller, form: ResourceTypeForm, row: ResourceType | None
+) -> HttpResponse:
     may_edit = row is None or _may_edit_type(caller, row)
-    context = {"form": form, "type": row, "may_edit": may_edit, "action": request.path, "schema": row.schema if row else None}
+    context = {
+        "form": form,
+        "type": row,
+        "may_edit": may_edit,
+        "action": request.path,
+        "schema": row.schema if row else None,
+    }
     title = (f"Edit {row.name}" if may_edit else row.name) if row else "New resource type"
     status = 422 if form.errors else 200
-    return show_form(request, "assets/_type_form.html", context, title=title, list_url=_types_url(caller), status=status)
+    return show_form(
+        request, "assets/_type_form.html", context, title=title, list_url=_types_url(caller), status=status
+    )
 
 
 @require_POST

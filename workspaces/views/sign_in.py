@@ -26,7 +26,8 @@ class SignInForm(PageForm):
     """E-mail address and password."""
 
     email = forms.CharField(
-        max_length=255, widget=forms.EmailInput(attrs={"autocomplete": "username", "autofocus": True, "spellcheck": "false"})
+        max_length=255,
+        widget=forms.EmailInput(attrs={"autocomplete": "username", "autofocus": True, "spellcheck": "false"}),
     )
     password = forms.CharField(
         max_length=1000, strip=False, widget=forms.PasswordInput(attrs={"autocomplete": "current-password"})
@@ -101,7 +102,9 @@ def _choose_first_password(request: HttpRequest, target: str) -> HttpResponse:
     if form.is_valid():
         try:
             accounts.set_password(
-                Identity(email=email, account=account), email=email, new_password=form.cleaned_data["new_password"]
+                Identity(email=email, account=account),
+                email=email,
+                new_password=form.cleaned_data["new_password"],
             )
             return _enter(account, target)
         except DomainError as exc:
@@ -110,7 +113,13 @@ def _choose_first_password(request: HttpRequest, target: str) -> HttpResponse:
 
 
 def _show(
-    request: HttpRequest, form: PageForm, target: str, *, status: int = 200, ticket: str | None = None, problem: str = ""
+    request: HttpRequest,
+    form: PageForm,
+    target: str,
+    *,
+    status: int = 200,
+    ticket: str | None = None,
+    problem: str = "",
 ) -> HttpResponse:
     context = {"form": form, "next": target, "ticket": ticket, "problem": problem}
     return render(request, "accounts/login.html", context, status=status)

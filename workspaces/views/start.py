@@ -42,7 +42,9 @@ class WorkspaceForm(PageForm):
     """A new workspace."""
 
     name = forms.CharField(
-        max_length=100, help_text="What people read, for example Acme production.", widget=forms.TextInput(attrs={"autofocus": True})
+        max_length=100,
+        help_text="What people read, for example Acme production.",
+        widget=forms.TextInput(attrs={"autofocus": True}),
     )
     id = forms.CharField(
         label="Id",

@@ -25,17 +25,23 @@ class VariableForm(PathForm):
     """A variable. Without a value, an existing one keeps its own."""
 
     value = forms.CharField(
-        required=False, strip=False, widget=forms.Textarea(attrs={"rows": 4, "class": "mono", "spellcheck": "false", "autocomplete": "off"})
+        required=False,
+        strip=False,
+        widget=forms.Textarea(
+            attrs={"rows": 4, "class": "mono", "spellcheck": "false", "autocomplete": "off"}
+        ),
     )
-    is_secret = SwitchField(label="Secret", help_text="Encrypted at rest, hidden here, and each reading is written to the audit log.")
+    is_secret = SwitchField(
+        label="Secret",
+        help_text="Encrypted at rest, hidden here, and each reading is written to the audit log.",
+    )
     description = forms.CharField(required=False, max_length=10_000, widget=forms.Textarea(attrs={"rows": 2}))
     labels = LabelsField()
 
     def forget_secret(self) -> None:
         """Before the form is shown again: what was typed as a secret must not come back in HTML."""
         if self.data.get("is_secret"):
-            self.data = self.data.copy()  # type: ignore[attr-defined]
-            self.data.pop("value", None)
+            self.data = {name: value for name, value in self.data.items() if name != "value"}
 
 
 def _list_url(caller: Caller) -> str:
@@ -45,7 +51,9 @@ def _list_url(caller: Caller) -> str:
 def near_variables(caller: Caller, path: str = "", **parts: Any) -> list[Near]:
     """Variables whose path resembles one that does not exist."""
     known = variables.list_variables(caller).values_list("path", flat=True)[:5000]
-    return pages.nearest(path, known, lambda found: pages.path_url("edit-variable", caller.workspace_id, found))
+    return pages.nearest(
+        path, known, lambda found: pages.path_url("edit-variable", caller.workspace_id, found)
+    )
 
 
 @require_safe
@@ -58,7 +66,8 @@ def variable_list(request: HttpRequest, caller: Caller) -> HttpResponse:
         rows = rows.filter(path__gt=after)
     found = list(rows[: PAGE + 1])
     shown = [
-        {"variable": row, "may_write": caller.right_on(row.path, row.extra_perms) >= Right.WRITE} for row in found[:PAGE]
+        {"variable": row, "may_write": caller.right_on(row.path, row.extra_perms) >= Right.WRITE}
+        for row in found[:PAGE]
     ]
     context = {
         "rows": shown,
@@ -82,7 +91,9 @@ def _opened(request: HttpRequest, caller: Caller) -> str | None:
     """Address of the form that the drawer opens with (?new=1, ?edit=<path>)."""
     if request.GET.get("edit"):
         return pages.path_url("edit-variable", caller.workspace_id, request.GET["edit"])
-    return reverse("new-variable", kwargs={"workspace": caller.workspace_id}) if request.GET.get("new") else None
+    return (
+        reverse("new-variable", kwargs={"workspace": caller.workspace_id}) if request.GET.get("new") else None
+    )
 
 
 @sensitive_post_parameters("value")
@@ -141,7 +152,9 @@ def edit_variable(request: HttpRequest, caller: Caller, path: str) -> HttpRespon
     return _form(request, caller, form, variable)
 
 
-def _form(request: HttpRequest, caller: Caller, form: VariableForm, variable: Variable | None) -> HttpResponse:
+def _form(
+    request: HttpRequest, caller: Caller, form: VariableForm, variable: Variable | None
+) -> HttpResponse:
     if form.is_bound:
         form.forget_secret()
     if variable is not None and variable.is_secret:
@@ -149,7 +162,9 @@ def _form(request: HttpRequest, caller: Caller, form: VariableForm, variable: Va
     context = {"form": form, "variable": variable, "action": request.path}
     title = f"Edit {variable.path}" if variable else "New variable"
     status = 422 if form.errors else 200
-    return show_form(request, "assets/_variable_form.html", context, title=title, list_url=_list_url(caller), status=status)
+    return show_form(
+        request, "assets/_variable_form.html", context, title=title, list_url=_list_url(caller), status=status
+    )
 
 
 @require_POST

@@ -14,9 +14,25 @@ from workspaces.models import Variable, Workspace
 
 pytestmark = pytest.mark.django_db
 
-LISTS = ["", "variables/", "resources/", "resource-types/", "folders/", "groups/", "users/", "workers/", "runs/"]
+LISTS = [
+    "",
+    "variables/",
+    "resources/",
+    "resource-types/",
+    "folders/",
+    "groups/",
+    "users/",
+    "workers/",
+    "runs/",
+]
 FOR_OPERATORS = ["", "runs/"]
-PARTS = {"path": "f/billing/secret", "name": "billing", "username": "ada", "job_id": "01890000-0000-7000-8000-000000000000", "prefix": "abcdefghij"}
+PARTS = {
+    "path": "f/billing/secret",
+    "name": "billing",
+    "username": "ada",
+    "job_id": "01890000-0000-7000-8000-000000000000",
+    "prefix": "abcdefghij",
+}
 
 
 @pytest.fixture
@@ -131,8 +147,12 @@ def test_a_suggestion_names_only_what_the_reader_may_read(acme: Workspace) -> No
     assert "f/billing/secret" not in browser("bob@example.com").get(missing).content.decode()
 
 
-@pytest.mark.parametrize("limits", [{"scopes": ["variables:read"]}, {"read_only": True}, {"workspace_id": "acme"}])
-def test_limited_tokens_cannot_do_through_pages_what_they_may_not_do(acme: Workspace, limits: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "limits", [{"scopes": ["variables:read"]}, {"read_only": True}, {"workspace_id": "acme"}]
+)
+def test_limited_tokens_cannot_do_through_pages_what_they_may_not_do(
+    acme: Workspace, limits: dict[str, Any]
+) -> None:
     client = browser("ada@example.com", **limits)
 
     answer = client.post("/account/tokens/", {"label": "more", "lifetime": "", "workspace": ""})
@@ -151,7 +171,9 @@ def test_forms_need_the_token_against_forgery(acme: Workspace) -> None:
 
 
 def test_a_failed_deed_asked_by_htmx_leaves_the_page_and_says_why(acme: Workspace) -> None:
-    answer = browser("ada@example.com").post("/w/acme/variables/u/ada/gone/delete/", headers={"HX-Request": "true"})
+    answer = browser("ada@example.com").post(
+        "/w/acme/variables/u/ada/gone/delete/", headers={"HX-Request": "true"}
+    )
 
     assert answer.status_code == 404
     assert answer["HX-Reswap"] == "none"
