@@ -23,7 +23,7 @@ MOST_BATCHED = runs.MAX_BATCH
 @require_safe
 @pages.workspace_page(operators=True)
 def runs_page(request: HttpRequest, caller: Caller) -> HttpResponse:
-    """The list. By htmx: the list alone (a filter changed), more rows (`after`), or how many are new (`newest`)."""
+    """The list. By htmx: itself alone, more rows (`after`), its first rows again (`rows`), the count of new ones (`newest`)."""
     query = run_list.parse_query(request.GET)
     if pages.is_fragment(request):
         if "newest" in request.GET:
@@ -33,8 +33,8 @@ def runs_page(request: HttpRequest, caller: Caller) -> HttpResponse:
                 "runs/_new.html",
                 {"count": count, "newest": request.GET["newest"], "self_url": _url(caller, query)},
             )
-        if "after" in request.GET:
-            page = run_list.list_runs(caller, query, cursor=request.GET["after"])
+        if "after" in request.GET or "rows" in request.GET:
+            page = run_list.list_runs(caller, query, cursor=request.GET.get("after", ""))
             return render(
                 request, "runs/_rows.html", {"page": page, "self_url": _url(caller, query), "caller": caller}
             )

@@ -124,11 +124,30 @@ def test_new_runs_are_announced_without_moving_rows(
 
     start()
     pill = page.get_by_role("link", name="1 new")
-    expect(pill).to_be_visible(timeout=15_000)
+    expect(pill).to_be_visible()
     expect(rows).to_have_count(1)
     pill.click()
 
     expect(rows).to_have_count(2)
+
+
+@pytest.mark.browser
+def test_a_run_that_ends_changes_in_its_place(
+    ada_page: Page, ada: Person, start: Callable[..., UUID]
+) -> None:
+    page = ada_page
+    first, second = start("one"), start("two")
+    page.goto(ada.url("runs/"))
+    rows = page.get_by_role("row").filter(has_text="Greet somebody")
+    expect(rows.filter(has_text="Queued")).to_have_count(2)
+    rows.last.get_by_role("checkbox").check()
+
+    finish(first)
+
+    expect(rows.last).to_contain_text("Success")
+    expect(rows.last.get_by_role("checkbox")).to_be_checked()
+    expect(rows.first).to_contain_text("Queued")
+    assert QueuedJob.objects.filter(pk=second).exists()
 
 
 @pytest.mark.browser

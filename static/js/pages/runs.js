@@ -1,4 +1,4 @@
-// The list of runs: batches on what is ticked, the chart above it.
+// The list of runs: kept current without moving rows, batches on what is ticked, the chart above it.
 import uPlot from "../../vendor/uplot.js";
 import { csrf, json, toast } from "../dom.js";
 
@@ -62,6 +62,51 @@ function confirm(text, label) {
   dialog.showModal();
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
 }
+
+// --- staying current: a websocket says that something changed, the page asks for what it shows ---
+const AGAIN = 2000; // ms between two looks, however often the socket says something
+let looked = 0, waiting = 0, lost = 0;
+function hear() {
+  const url = new URL($("batch").dataset.socket, location.href);
+  url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+  const socket = new WebSocket(url);
+  socket.onmessage = () => { lost = 0; look(); };
+  socket.onclose = (e) => {
+    if ([4401, 4403, 4404].includes(e.code)) return;
+    setTimeout(hear, Math.min(30000, 1000 * 2 ** lost++) * (0.75 + Math.random() / 2));
+  };
+}
+function look() {
+  if (waiting || document.hidden) return;
+  waiting = setTimeout(async () => {
+    waiting = 0;
+    looked = Date.now();
+    $("new-runs")?.dispatchEvent(new Event("wm-tick"));
+    await refreshRows().catch(() => {}); // the server is away: the socket comes back when it does
+  }, Math.max(0, looked + AGAIN - Date.now()));
+}
+const moving = ["queued", "scheduled", "running", "suspended"];
+/** Redraws the rows whose state changed where they are; what is ticked or has the focus keeps it. */
+async function refreshRows() {
+  const shown = [...document.querySelectorAll("#rows tr[data-run]")];
+  if (!shown.some((row) => moving.includes(row.dataset.state))) return;
+  const url = new URL($("batch").dataset.filters, location.href);
+  url.searchParams.set("rows", "1");
+  const answer = await fetch(url, { headers: { "HX-Request": "true" } });
+  if (!answer.ok) return;
+  const holder = document.createElement("template");
+  holder.innerHTML = `<table><tbody>${await answer.text()}</tbody></table>`; // our own template, escaped by the server
+  for (const row of shown) {
+    const fresh = holder.content.querySelector(`tr[data-run="${row.dataset.run}"]`);
+    if (!fresh || fresh.dataset.state === row.dataset.state) continue;
+    const held = row.contains(document.activeElement) ? document.activeElement : null;
+    fresh.querySelector('[name="id"]').checked = row.querySelector('[name="id"]').checked;
+    row.replaceWith(fresh);
+    if (held) fresh.querySelector(held.matches("input") ? '[name="id"]' : "a").focus({ preventScroll: true });
+  }
+}
+document.addEventListener("visibilitychange", look);
+hear();
 
 // --- chart ---
 const token = (n) => getComputedStyle(document.documentElement).getPropertyValue(n);
