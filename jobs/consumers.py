@@ -149,7 +149,12 @@ class JobConsumer(_Consumer):
                 continue
             if snapshot.logs:
                 await self.say(
-                    {"type": "log", "offset": snapshot.offset, "text": snapshot.logs, "next": snapshot.next_offset}
+                    {
+                        "type": "log",
+                        "offset": snapshot.offset,
+                        "text": snapshot.logs,
+                        "next": snapshot.next_offset,
+                    }
                 )
             state = state_json(snapshot.state)
             if state != shown and (snapshot.is_final or not snapshot.state.is_completed):

@@ -57,7 +57,9 @@ class Outcome:
 def read_outcome(job_id: UUID) -> Outcome | None:
     """The outcome, or None while there is none."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT status, coalesce(result::text, 'null') FROM completed_job WHERE id = %s", [job_id])
+        cursor.execute(
+            "SELECT status, coalesce(result::text, 'null') FROM completed_job WHERE id = %s", [job_id]
+        )
         row = cursor.fetchone()
     return None if row is None else Outcome(*row)
 
@@ -73,7 +75,7 @@ async def wait_for_outcome(watch: JobWatch, job_id: UUID, *, timeout_s: float) -
     return None
 
 
-# --- following --------------------------------------------------------------------------------------------------------
+# --- following ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,9 @@ class Snapshot:
         return self.state.is_completed and not self.has_more
 
 
-def read_snapshot(job_id: UUID, offset: int, *, with_logs: bool = True, max_chars: int = BATCH_CHARS) -> Snapshot | None:
+def read_snapshot(
+    job_id: UUID, offset: int, *, with_logs: bool = True, max_chars: int = BATCH_CHARS
+) -> Snapshot | None:
     """What there is now; None when the job is gone."""
     with connection.cursor() as cursor:
         cursor.execute(sql.load("follow_job"), {"id": job_id})

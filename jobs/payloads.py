@@ -103,11 +103,15 @@ def _parsed_body(call: Call) -> tuple[Any, dict[str, Any] | None]:
 
 
 def _decoded_payload(payload: str) -> Any:
-    standard = payload.replace("-", "+").replace("_", "/").replace(" ", "+")  # "+" arrives as a space when not escaped
+    standard = (
+        payload.replace("-", "+").replace("_", "/").replace(" ", "+")
+    )  # "+" arrives as a space when not escaped
     try:
         decoded = base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
     except (binascii.Error, ValueError) as exc:
-        raise BadRequest("query: payload is not base64; expected the base64 of a JSON object of arguments") from exc
+        raise BadRequest(
+            "query: payload is not base64; expected the base64 of a JSON object of arguments"
+        ) from exc
     return parse_json(decoded) if decoded.strip() else None
 
 
@@ -136,7 +140,9 @@ def _included(call: Call) -> dict[str, Any]:
     for name in call.include_headers:
         key = name.strip().lower()
         if key in _CREDENTIALS:
-            raise BadRequest(f"include_header names {key}, which holds the caller's credentials; it cannot be an argument")
+            raise BadRequest(
+                f"include_header names {key}, which holds the caller's credentials; it cannot be an argument"
+            )
         if key in headers:
             args[key.replace("-", "_")] = headers[key]
     for name in call.include_query:

@@ -65,7 +65,9 @@ def run_script(caller: Caller, script: Script, payload: Payload, options: RunOpt
 
     Raises BadRequest (options), JobIdTaken, QueueTooLong.
     """
-    wants_preprocessor = script.has_preprocessor and not options.skip_preprocessor and payload.event is not None
+    wants_preprocessor = (
+        script.has_preprocessor and not options.skip_preprocessor and payload.event is not None
+    )
     args = {"event": payload.event} if wants_preprocessor else payload.args
     permissioned_as, email = _runs_as(caller, script)
     request = queue.JobRequest(
@@ -75,7 +77,10 @@ def run_script(caller: Caller, script: Script, payload: Payload, options: RunOpt
         runnable_path=script.path,
         language=script.language,
         tag=tags.choose_tag(
-            workspace_id=caller.workspace_id, asked=options.tag or script.tag, language=script.language, args=args
+            workspace_id=caller.workspace_id,
+            asked=options.tag or script.tag,
+            language=script.language,
+            args=args,
         ),
         args=args,
         created_by=caller.username,
@@ -100,11 +105,17 @@ def run_preview(caller: Caller, preview: Preview, options: RunOptions) -> UUID:
     content, language, path = preview.content, preview.language, preview.path or None
     if content is None:
         if preview.path is None and preview.script_hash is None:
-            raise BadRequest("content is missing; send the code to run, or the path or script_hash of a deployed script")
-        script = scripts.get_to_run(caller, path=preview.path if preview.script_hash is None else None, hash=preview.script_hash)
+            raise BadRequest(
+                "content is missing; send the code to run, or the path or script_hash of a deployed script"
+            )
+        script = scripts.get_to_run(
+            caller, path=preview.path if preview.script_hash is None else None, hash=preview.script_hash
+        )
         content, language, path = script.content, script.language, script.path
     if language not in ALL_LANGUAGES:
-        raise BadRequest(f"language {str(language)[:40]!r} is unknown; expected one of {', '.join(ALL_LANGUAGES)}")
+        raise BadRequest(
+            f"language {str(language)[:40]!r} is unknown; expected one of {', '.join(ALL_LANGUAGES)}"
+        )
     if len(content) > scripts.MAX_CONTENT:
         raise BadRequest(f"content has {len(content)} characters; at most {scripts.MAX_CONTENT} fit")
     if path is not None and len(path) > MAX_PREVIEW_PATH:
@@ -116,7 +127,10 @@ def run_preview(caller: Caller, preview: Preview, options: RunOptions) -> UUID:
         runnable_path=path,
         language=language,
         tag=tags.choose_tag(
-            workspace_id=caller.workspace_id, asked=options.tag or preview.tag, language=language, args=preview.args
+            workspace_id=caller.workspace_id,
+            asked=options.tag or preview.tag,
+            language=language,
+            args=preview.args,
         ),
         args=preview.args,
         created_by=caller.username,
@@ -124,7 +138,9 @@ def run_preview(caller: Caller, preview: Preview, options: RunOptions) -> UUID:
         permissioned_as_email=caller.email,
         timeout_s=options.timeout_s,
         # Anybody may name any path; only at a path of one's own does the run show up in the lists of others.
-        visible_to_owner=options.visible_to_owner and path is not None and caller.right_on(path) >= Right.READ,
+        visible_to_owner=options.visible_to_owner
+        and path is not None
+        and caller.right_on(path) >= Right.READ,
     )
     return _push(caller, request, options, operation="jobs.run.preview")
 
@@ -150,7 +166,9 @@ def _rerun(caller: Caller, job_id: UUID, script_options: dict[str, Any], options
         wishes = script_options.get(job.runnable_path or "") or {}
         args = dict(job.args) | _static_inputs(wishes.get("input_transforms") or {})
         if job.kind == JobKind.PREVIEW:
-            preview = Preview(content=job.raw_code, language=job.script_lang, path=job.runnable_path, args=args, tag=job.tag)
+            preview = Preview(
+                content=job.raw_code, language=job.script_lang, path=job.runnable_path, args=args, tag=job.tag
+            )
             return str(run_preview(caller, preview, options))
         latest = bool(wishes.get("use_latest_version"))
         script = scripts.get_to_run(
@@ -168,7 +186,9 @@ def _static_inputs(transforms: dict[str, Any]) -> dict[str, Any]:
     values = {}
     for name, transform in transforms.items():
         if not isinstance(transform, dict) or transform.get("type") != "static":
-            raise BadRequest(f"input_transforms.{name}: only static values can replace an argument of a rerun")
+            raise BadRequest(
+                f"input_transforms.{name}: only static values can replace an argument of a rerun"
+            )
         values[name] = transform.get("value")
     return values
 
@@ -207,7 +227,9 @@ def _check_options(options: RunOptions) -> None:
     if options.scheduled_for is not None and not 1970 <= options.scheduled_for.year <= 9000:
         raise BadRequest("scheduled_for is out of range")
     if options.timeout_s is not None and not 0 < options.timeout_s <= settings.TIMEOUT:
-        raise BadRequest(f"timeout is {options.timeout_s}; expected 1 to {settings.TIMEOUT} seconds (TIMEOUT)")
+        raise BadRequest(
+            f"timeout is {options.timeout_s}; expected 1 to {settings.TIMEOUT} seconds (TIMEOUT)"
+        )
 
 
 def _check_queue_limit(caller: Caller, limit: int) -> None:
@@ -219,7 +241,9 @@ def _check_queue_limit(caller: Caller, limit: int) -> None:
         )
         waiting = cursor.fetchone()[0]
     if waiting > limit:
-        raise QueueTooLong(f"more than {limit} jobs wait in workspace {caller.workspace_id} (queue_limit); try again later")
+        raise QueueTooLong(
+            f"more than {limit} jobs wait in workspace {caller.workspace_id} (queue_limit); try again later"
+        )
 
 
 def _ancestors(caller: Caller, options: RunOptions) -> tuple[UUID | None, UUID | None]:
@@ -227,7 +251,9 @@ def _ancestors(caller: Caller, options: RunOptions) -> tuple[UUID | None, UUID |
     if options.parent_job is None:
         return None, options.root_job
     row = (
-        Job.objects.filter(pk=options.parent_job, workspace_id=caller.workspace_id).values_list("root_job").first()
+        Job.objects.filter(pk=options.parent_job, workspace_id=caller.workspace_id)
+        .values_list("root_job")
+        .first()
     )
     if row is None:
         raise BadRequest(f"parent_job {options.parent_job} does not exist in workspace {caller.workspace_id}")
@@ -255,7 +281,7 @@ def _shorter(one: int | None, other: int | None) -> int | None:
     return min(given) if given else None
 
 
-# --- cancel, progress, delete -----------------------------------------------------------------------------------------
+# --- cancel, progress, delete ---
 
 
 def cancel(
@@ -289,7 +315,13 @@ def cancel_selection(caller: Caller, job_ids: Sequence[UUID], *, force: bool) ->
     canceled = []
     for job_id in dict.fromkeys(job_ids):
         try:
-            cancel(caller, workspace_id=caller.workspace_id, job_id=job_id, reason="canceled in a selection", force=force)
+            cancel(
+                caller,
+                workspace_id=caller.workspace_id,
+                job_id=job_id,
+                reason="canceled in a selection",
+                force=force,
+            )
         except JobNotFound:
             continue
         canceled.append(job_id)
@@ -329,7 +361,9 @@ def forget_job(caller: Caller, job_id: UUID) -> None:
     job = get_job(caller, workspace_id=caller.workspace_id, job_id=job_id)
     caller.identity.require_scope("jobs", "write")
     if not caller.is_admin and job.created_by != caller.username:
-        raise PermissionDenied(f"job {job_id} can be emptied by {job.created_by}, who started it, or an admin")
+        raise PermissionDenied(
+            f"job {job_id} can be emptied by {job.created_by}, who started it, or an admin"
+        )
     if not job.is_completed:
         raise JobNotFound(f"job {job_id} has not ended yet; cancel it first")
     with transaction.atomic():
@@ -349,10 +383,11 @@ def delete_jobs(caller: Caller, job_ids: Sequence[UUID]) -> int:
         ids = list(
             Job.objects.filter(pk__in=job_ids, workspace_id=caller.workspace_id).values_list("pk", flat=True)
         )
-        for model in (QueuedJob, CompletedJob, Job):
-            model.objects.filter(pk__in=ids).delete()  # type: ignore[attr-defined]
-        for model in (LogChunk, JobProgress):
-            model.objects.filter(job_id__in=ids).delete()  # type: ignore[attr-defined]
+        QueuedJob.objects.filter(pk__in=ids).delete()
+        CompletedJob.objects.filter(pk__in=ids).delete()
+        LogChunk.objects.filter(job_id__in=ids).delete()
+        JobProgress.objects.filter(job_id__in=ids).delete()
+        Job.objects.filter(pk__in=ids).delete()
         audit.record(caller, "jobs.delete", ActionKind.DELETE, parameters={"count": len(ids)})
     for job_id in ids:
         wakeups.cancel_requested(job_id)  # a worker that runs one finds its lease gone

@@ -137,7 +137,9 @@ def deploy_script(
                 if not archived:
                     raise _lost_race(draft.path)
             script.save(force_insert=True)
-            Draft.objects.filter(workspace=caller.workspace, email=caller.email, kind="script", path=draft.path).delete()
+            Draft.objects.filter(
+                workspace=caller.workspace, email=caller.email, kind="script", path=draft.path
+            ).delete()
             audit.record(
                 caller,
                 "scripts.update" if parent else "scripts.create",
@@ -177,10 +179,14 @@ def _parent(
         return head or _newest_archived(caller, path)
     parent = Script.objects.filter(workspace=caller.workspace, hash=parent_hash).first()
     if parent is None or caller.right_on(parent.path, parent.extra_perms) < Right.READ:
-        raise BadRequest(f"parent_hash {_hex(parent_hash)} is no version of a script in workspace {caller.workspace_id}")
+        raise BadRequest(
+            f"parent_hash {_hex(parent_hash)} is no version of a script in workspace {caller.workspace_id}"
+        )
     if parent.path != path:  # a move: the line goes on at another path
         if head is not None:
-            raise Conflict(f"Path conflict for {path} with non-archived hash {head.hash_hex}; choose another path")
+            raise Conflict(
+                f"Path conflict for {path} with non-archived hash {head.hash_hex}; choose another path"
+            )
         caller.require_write(parent.path, parent.extra_perms)
         head = _live(caller).filter(path=parent.path).first()
     newest = head or _newest_archived(caller, parent.path)
@@ -206,7 +212,9 @@ def _checked_values(caller: Caller, draft: ScriptDraft) -> dict[str, Any]:
             f"language {draft.language[:40]!r} is unknown; expected one of {', '.join(ALL_LANGUAGES)}"
         )
     if draft.kind not in ScriptKind.values:
-        raise BadRequest(f"kind {draft.kind[:40]!r} is unknown; expected one of {', '.join(ScriptKind.values)}")
+        raise BadRequest(
+            f"kind {draft.kind[:40]!r} is unknown; expected one of {', '.join(ScriptKind.values)}"
+        )
     if len(draft.content) > MAX_CONTENT:
         raise BadRequest(f"content has {len(draft.content)} characters; at most {MAX_CONTENT} fit")
     if draft.tag is not None and len(draft.tag) > MAX_TAG:
@@ -219,7 +227,9 @@ def _checked_values(caller: Caller, draft: ScriptDraft) -> dict[str, Any]:
     for name, value in draft.extra.items():
         allowed = EXTRA_FIELDS[name]
         if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
-            raise BadRequest(f"{name} is a {type(value).__name__}; expected {' or '.join(t.__name__ for t in allowed)}")
+            raise BadRequest(
+                f"{name} is a {type(value).__name__}; expected {' or '.join(t.__name__ for t in allowed)}"
+            )
     check_storable(draft.extra)
     inference = infer_schema(draft.language, draft.content, previous=draft.schema)
     schema = draft.schema if draft.schema is not None else inference.schema
@@ -264,10 +274,26 @@ def _on_behalf_of(caller: Caller, email: str | None) -> str | None:
 
 
 # What makes two versions the same. auto_kind, has_preprocessor follow from the content.
-_IDENTITY_COLUMNS = (
-    "content language summary description schema kind lock tag envs timeout priority is_template visible_to_runner_only "
-    "auto_kind has_preprocessor on_behalf_of_email labels extra"
-).split()
+_IDENTITY_COLUMNS = [
+    "content",
+    "language",
+    "summary",
+    "description",
+    "schema",
+    "kind",
+    "lock",
+    "tag",
+    "envs",
+    "timeout",
+    "priority",
+    "is_template",
+    "visible_to_runner_only",
+    "auto_kind",
+    "has_preprocessor",
+    "on_behalf_of_email",
+    "labels",
+    "extra",
+]
 
 
 def _identity(script: Script) -> dict[str, Any]:
@@ -296,7 +322,7 @@ def parse_hash(text: str) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading ---
 
 
 def get_script(caller: Caller, path: str, *, right: Right = Right.READ) -> Script:
@@ -314,7 +340,9 @@ def get_by_hash(caller: Caller, hash: int, *, right: Right = Right.READ, scope: 
     """One version, live or not. Raises NotFound, PermissionDenied."""
     script = Script.objects.filter(workspace=caller.workspace, hash=hash).first()
     if script is None or caller.right_on(script.path, script.extra_perms) < Right.READ:
-        raise NotFound(f"script version {_hex(hash)} does not exist in workspace {caller.workspace_id}, or you may not read it")
+        raise NotFound(
+            f"script version {_hex(hash)} does not exist in workspace {caller.workspace_id}, or you may not read it"
+        )
     if scope is not None:
         caller.identity.require_scope(scope, "read" if right <= Right.READ else "write", script.path)
     if right > Right.READ:
@@ -427,7 +455,7 @@ def get_raw(caller: Caller, path: str) -> str:
     return get_script(caller, stem).content
 
 
-# --- archive, delete, switches ----------------------------------------------------------------------------------------
+# --- archive, delete, switches ---
 
 
 def archive_path(caller: Caller, path: str) -> None:
@@ -448,12 +476,16 @@ def _archive(caller: Caller, script: Script) -> None:
     with transaction.atomic():
         Script.objects.filter(pk=script.pk).update(archived=True)
         audit.record(
-            caller, "scripts.archive", ActionKind.DELETE, resource=script.path, parameters={"hash": script.hash_hex}
+            caller,
+            "scripts.archive",
+            ActionKind.DELETE,
+            resource=script.path,
+            parameters={"hash": script.hash_hex},
         )
 
 
 def delete_path(caller: Caller, path: str) -> None:
-    """Forget a script with all its versions and drafts. Admins only: history is gone. Raises NotFound, PermissionDenied."""
+    """Forget a script with all its versions and drafts. Admins only. Raises NotFound, PermissionDenied."""
     caller.require_admin()
     caller.identity.require_scope(SCOPE, "write", path)
     with transaction.atomic():
@@ -465,26 +497,36 @@ def delete_path(caller: Caller, path: str) -> None:
 
 
 def delete_version(caller: Caller, hash: int) -> Script:
-    """Empty one version: its code is gone, its place in the line stays. Admins only. Raises NotFound, PermissionDenied."""
+    """Empty one version: its place in the line stays. Admins only. Raises NotFound, PermissionDenied."""
     caller.require_admin()
     script = get_by_hash(caller, hash, right=Right.WRITE)
     with transaction.atomic():
-        Script.objects.filter(pk=script.pk).update(content="", lock="", schema=None, archived=True, deleted=True)
+        Script.objects.filter(pk=script.pk).update(
+            content="", lock="", schema=None, archived=True, deleted=True
+        )
         audit.record(
-            caller, "scripts.delete", ActionKind.DELETE, resource=script.path, parameters={"hash": script.hash_hex}
+            caller,
+            "scripts.delete",
+            ActionKind.DELETE,
+            resource=script.path,
+            parameters={"hash": script.hash_hex},
         )
     script.refresh_from_db()
     return script
 
 
 def mute_error_handler(caller: Caller, path: str, *, muted: bool) -> None:
-    """Switch the workspace's error handler off (or on) for a script. No new version. Raises NotFound, PermissionDenied."""
+    """Switch the workspace's error handler off (or on) for a script. Raises NotFound, PermissionDenied."""
     script = get_script(caller, path, right=Right.WRITE)
     script.extra["ws_error_handler_muted"] = muted
     with transaction.atomic():
         script.save(update_fields=["extra"])
         audit.record(
-            caller, "scripts.update", ActionKind.UPDATE, resource=path, parameters={"ws_error_handler_muted": muted}
+            caller,
+            "scripts.update",
+            ActionKind.UPDATE,
+            resource=path,
+            parameters={"ws_error_handler_muted": muted},
         )
 
 

@@ -24,10 +24,18 @@ def hash_hex(hash: int | None) -> str | None:
     return None if hash is None else f"{hash & 0xFFFFFFFFFFFFFFFF:016x}"
 
 
-# --- scripts ----------------------------------------------------------------------------------------------------------
+# --- scripts ---
 
 # Windmill leaves these out when they are unset, and its command line tells absent from null.
-_ABSENT_WHEN_UNSET = ("envs", "labels", "timeout", "priority", "visible_to_runner_only", "on_behalf_of_email", "auto_kind")
+_ABSENT_WHEN_UNSET = (
+    "envs",
+    "labels",
+    "timeout",
+    "priority",
+    "visible_to_runner_only",
+    "on_behalf_of_email",
+    "auto_kind",
+)
 
 
 def script_summary(script: Script, *, with_deployment_message: bool = False) -> dict[str, Any]:
@@ -72,12 +80,12 @@ def script_json(script: Script) -> dict[str, Any]:
     }
 
 
-# --- jobs -------------------------------------------------------------------------------------------------------------
+# --- jobs ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """A job with where it stands and what came of it, as jobs/sql/ selects it. Big columns are None when not asked for."""
+    """A job with where it stands and what came of it, as jobs/sql/ selects it. Big columns: None unless asked for."""
 
     id: UUID
     workspace_id: str
@@ -216,7 +224,7 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-# --- workers ----------------------------------------------------------------------------------------------------------
+# --- workers ---
 
 
 def worker_json(worker: WorkerPing, *, last_ping_s: float, reveal: bool) -> dict[str, Any]:

@@ -13,10 +13,34 @@ from workspaces.models import InstanceSetting
 
 MAX_TAG = 255  # characters, after interpolation
 # What a worker of group `default` listens to when nothing else is said.
-DEFAULT_TAGS = (
-    "deno python3 go bash powershell nativets mysql oracledb bun postgresql bigquery snowflake mssql graphql php rust "
-    "ansible csharp nu java ruby rlang duckdb dependency flow other"
-).split()
+DEFAULT_TAGS = [
+    "deno",
+    "python3",
+    "go",
+    "bash",
+    "powershell",
+    "nativets",
+    "mysql",
+    "oracledb",
+    "bun",
+    "postgresql",
+    "bigquery",
+    "snowflake",
+    "mssql",
+    "graphql",
+    "php",
+    "rust",
+    "ansible",
+    "csharp",
+    "nu",
+    "java",
+    "ruby",
+    "rlang",
+    "duckdb",
+    "dependency",
+    "flow",
+    "other",
+]
 _ARGUMENT = re.compile(r"\$args\[([^\]]*)\]")
 _CUSTOM_TAG = re.compile(r"(?P<tag>[^()]+)\((?P<not>\^?)(?P<workspaces>[^()]*)\)")
 _SETTINGS = ("default_tags_per_workspace", "default_tags_workspaces", "custom_tags")
@@ -32,7 +56,9 @@ def choose_tag(*, workspace_id: str, asked: str | None, language: str, args: dic
     Raises BadRequest: too long, or reserved for other workspaces.
     """
     if asked:
-        tag = _ARGUMENT.sub(lambda match: _argument(args, match[1]), asked.replace("$workspace", workspace_id))
+        tag = _ARGUMENT.sub(
+            lambda match: _argument(args, match[1]), asked.replace("$workspace", workspace_id)
+        )
         if len(tag) > MAX_TAG or "\x00" in tag:
             raise BadRequest(f"tag {tag[:40]!r} is longer than {MAX_TAG} characters")
         if tag:
@@ -58,7 +84,9 @@ def custom_tags() -> list[str]:
 def custom_tags_for(workspace_id: str) -> list[str]:
     """The custom tags that jobs of this workspace may ask for, without restrictions."""
     parsed = [parse_custom_tag(tag) for tag in custom_tags()]
-    return [tag for tag, workspaces, is_excluding in parsed if _admits(workspaces, is_excluding, workspace_id)]
+    return [
+        tag for tag, workspaces, is_excluding in parsed if _admits(workspaces, is_excluding, workspace_id)
+    ]
 
 
 def parse_custom_tag(text: str) -> tuple[str, frozenset[str] | None, bool]:
@@ -70,7 +98,6 @@ def parse_custom_tag(text: str) -> tuple[str, frozenset[str] | None, bool]:
     return match["tag"], frozenset(name for name in names if name), bool(match["not"])
 
 
-
 def _admits(workspaces: Iterable[str] | None, is_excluding: bool, workspace_id: str) -> bool:
     return workspaces is None or (workspace_id in workspaces) is not is_excluding
 
@@ -78,7 +105,9 @@ def _admits(workspaces: Iterable[str] | None, is_excluding: bool, workspace_id: 
 def _require_available(tag: str, workspace_id: str) -> None:
     for name, workspaces, is_excluding in map(parse_custom_tag, custom_tags()):
         if name == tag and not _admits(workspaces, is_excluding, workspace_id):
-            raise BadRequest(f"tag {tag} is not available in workspace {workspace_id}; a superadmin decides where it is")
+            raise BadRequest(
+                f"tag {tag} is not available in workspace {workspace_id}; a superadmin decides where it is"
+            )
 
 
 def _argument(args: dict[str, Any], path: str) -> str:

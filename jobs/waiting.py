@@ -66,7 +66,9 @@ def explain(facts: Facts) -> Waiting:
         )
     if facts.ahead:
         return Waiting(
-            reason="behind", sentence=f"{_jobs(facts.ahead)} with tag {facts.tag} come first.", ahead=facts.ahead
+            reason="behind",
+            sentence=f"{_jobs(facts.ahead)} with tag {facts.tag} come first.",
+            ahead=facts.ahead,
         )
     return Waiting(reason="soon", sentence="A worker is about to take it.")
 
@@ -81,7 +83,9 @@ def _no_worker(facts: Facts) -> str:
 
 
 def _jobs(count: int) -> str:
-    return f"{count} job{'s' if count != 1 else ''}" if count < MOST_COUNTED else f"{MOST_COUNTED} or more jobs"
+    return (
+        f"{count} job{'s' if count != 1 else ''}" if count < MOST_COUNTED else f"{MOST_COUNTED} or more jobs"
+    )
 
 
 MOST_COUNTED = 1000  # counting stops here
@@ -103,5 +107,7 @@ def why_waiting(job_id: UUID, *, workspace_id: str) -> Waiting:
     """Why this job has not started. Raises JobNotFound when it is not in the queue (any more)."""
     facts = look([job_id], workspace_id=workspace_id).get(job_id)
     if facts is None:
-        raise JobNotFound(f"job {job_id} is not in the queue of workspace {workspace_id}; it has ended, or never was there")
+        raise JobNotFound(
+            f"job {job_id} is not in the queue of workspace {workspace_id}; it has ended, or never was there"
+        )
     return explain(facts)

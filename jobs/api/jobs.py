@@ -56,7 +56,7 @@ def json_bytes(body: bytes | str, status: int = 200) -> HttpResponse:
     return HttpResponse(body, status=status, content_type="application/json")
 
 
-# --- by id ------------------------------------------------------------------------------------------------------------
+# --- by id ---
 
 
 class ByIdView(WorkspaceView):
@@ -91,7 +91,9 @@ class ByIdView(WorkspaceView):
 class GetJob(ByIdView):
     """A job with its arguments, the end of its log and, once completed, its result."""
 
-    @extend_schema(operation_id="getJob", parameters=[switch("no_logs"), switch("no_code")], responses={200: dict})
+    @extend_schema(
+        operation_id="getJob", parameters=[switch("no_logs"), switch("no_code")], responses={200: dict}
+    )
     def get(self, request: Request, workspace: str, id: str) -> HttpResponse:
         job = self.job(id, with_args=True, with_result=True)
         logs = None if flag(request, "no_logs", default=False) else _last_logs(job.id)
@@ -127,7 +129,9 @@ class GetResultMaybe(ByIdView):
         result = (job.result or "null") if job.is_completed else "null"
         started = "true" if job.is_completed or job.is_running else "false"
         completed = "true" if job.is_completed else "false"
-        return json_bytes(f'{{"started":{started},"completed":{completed},"success":{success},"result":{result}}}')
+        return json_bytes(
+            f'{{"started":{started},"completed":{completed},"success":{success},"result":{result}}}'
+        )
 
 
 class GetLogs(ByIdView):
@@ -139,7 +143,9 @@ class GetLogs(ByIdView):
         first, offset = queue.read_logs(job.id, max_chars=_LOG_BLOCK_CHARS)
         if len(first) < _LOG_BLOCK_CHARS:
             return text(first)
-        return StreamingHttpResponse(_log_blocks(job.id, first, offset), content_type="text/plain; charset=utf-8")
+        return StreamingHttpResponse(
+            _log_blocks(job.id, first, offset), content_type="text/plain; charset=utf-8"
+        )
 
 
 class GetUpdate(WaitingView, ByIdView):
@@ -183,14 +189,20 @@ class GetUpdateSse(WaitingView, ByIdView):
 
     @extend_schema(
         operation_id="getJobUpdatesSSE",
-        parameters=[query("log_offset", "Characters of log it has", int), switch("no_logs"), switch("only_result")],
+        parameters=[
+            query("log_offset", "Characters of log it has", int),
+            switch("no_logs"),
+            switch("only_result"),
+        ],
         responses={200: str},
     )
-    async def get(self, request: Request, workspace: str, id: str) -> HttpResponse:
+    async def get(self, request: Request, workspace: str, id: str) -> HttpResponseBase:
         job = await on_request_thread(self.job, id)
         only_result = flag(request, "only_result", default=False)
         with_logs = not only_result and not flag(request, "no_logs", default=False)
-        return event_stream(job_events(job.id, offset=_offset(request), with_logs=with_logs, with_result=True))
+        return event_stream(
+            job_events(job.id, offset=_offset(request), with_logs=with_logs, with_result=True)
+        )
 
 
 class GetRootJobId(ByIdView):
@@ -302,7 +314,7 @@ def _log_blocks(job_id: UUID, block: str, offset: int) -> Any:
         block, offset = queue.read_logs(job_id, offset=offset, max_chars=_LOG_BLOCK_CHARS)
 
 
-# --- lists ------------------------------------------------------------------------------------------------------------
+# --- lists ---
 
 
 class JobQuery(serializers.Serializer):
@@ -317,7 +329,7 @@ class JobQuery(serializers.Serializer):
     created_by = serializers.CharField(required=False)
     worker = serializers.CharField(required=False)
     tag = serializers.CharField(required=False)
-    label = serializers.CharField(required=False)
+    label = serializers.CharField(required=False)  # type: ignore[assignment]
     trigger_kind = serializers.CharField(required=False)
     parent_job = serializers.UUIDField(required=False)
     has_null_parent = serializers.BooleanField(required=False)
@@ -361,7 +373,9 @@ def job_filters(request: Request, **fixed: Any) -> tuple[JobFilters, bool]:
     if statuses is not None:
         statuses = [_QUEUED_WORDS.get(status, status) for status in statuses]
         if unknown := set(statuses) - set(_STATUSES):
-            raise BadRequest(f"query: status holds {sorted(unknown)[0][:40]!r}; expected some of {', '.join(_STATUSES)}")
+            raise BadRequest(
+                f"query: status holds {sorted(unknown)[0][:40]!r}; expected some of {', '.join(_STATUSES)}"
+            )
     schedule = wanted.get("schedule_path")
     path_start = wanted.get("script_path_start")
     filters = JobFilters(
@@ -385,16 +399,25 @@ def job_filters(request: Request, **fixed: Any) -> tuple[JobFilters, bool]:
         all_workspaces=wanted.get("all_workspaces", False),
         created_before=wanted.get("created_before") or wanted.get("created_before_queue"),
         created_after=wanted.get("created_after") or wanted.get("created_after_queue"),
-        **{name: wanted.get(name) for name in _SAME_NAMES},
+        **dict[str, Any]({name: wanted.get(name) for name in _SAME_NAMES}),
         **fixed,
     )
     return filters, not wanted.get("order_desc", True)
 
 
-_SAME_NAMES = (
-    "parent_job has_null_parent is_flow_step running success is_skipped suspended started_before started_after "
-    "completed_before completed_after"
-).split()
+_SAME_NAMES = [
+    "parent_job",
+    "has_null_parent",
+    "is_flow_step",
+    "running",
+    "success",
+    "is_skipped",
+    "suspended",
+    "started_before",
+    "started_after",
+    "completed_before",
+    "completed_after",
+]
 
 
 def _json_subset(wanted: dict[str, Any], name: str) -> Any:
@@ -448,7 +471,9 @@ class ListCompleted(ListView):
 
     fixed: ClassVar[dict[str, Any]] = {"only_done": True}
 
-    @extend_schema(operation_id="listCompletedJobs", parameters=[*PAGES, JobQuery], responses={200: list[dict]})
+    @extend_schema(
+        operation_id="listCompletedJobs", parameters=[*PAGES, JobQuery], responses={200: list[dict]}
+    )
     def get(self, request: Request, workspace: str) -> Response:
         return self._page(request)
 
@@ -616,7 +641,7 @@ def _now() -> float:
         return float(cursor.fetchone()[0])
 
 
-# --- the instance -----------------------------------------------------------------------------------------------------
+# --- the instance ---
 
 
 class DbClock(InstanceView):
@@ -647,5 +672,3 @@ class CountByTag(InstanceView):
                 workspace_id=request.query_params.get("workspace_id") or None,
             )
         )
-
-

@@ -20,10 +20,31 @@ MAX_HEADERS = 100
 MAX_HEADER_VALUE = 8_000  # characters
 # What a script may not say in our name: about this connection, this site's sign-in, or the whole origin.
 _OURS = frozenset(
-    "clear-site-data connection content-encoding content-length content-security-policy date keep-alive "
-    "proxy-authenticate proxy-connection public-key-pins server service-worker-allowed set-cookie set-cookie2 "
-    "strict-transport-security te trailer transfer-encoding upgrade www-authenticate x-frame-options "
-    "access-control-allow-credentials x-content-type-options".split()
+    [
+        "clear-site-data",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-security-policy",
+        "date",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-connection",
+        "public-key-pins",
+        "server",
+        "service-worker-allowed",
+        "set-cookie",
+        "set-cookie2",
+        "strict-transport-security",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "www-authenticate",
+        "x-frame-options",
+        "access-control-allow-credentials",
+        "x-content-type-options",
+    ]
 )
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _MEDIA_TYPE = re.compile(r"[!#$&^_.+0-9A-Za-z-]+/[!#$&^_.+0-9A-Za-z-]+(\s*;[\x20-\x7e]*)?")

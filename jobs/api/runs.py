@@ -107,7 +107,7 @@ def payload_of(request: Request, wanted: dict[str, Any]) -> Payload:
         Call(
             content_type=content_type,
             body=b"" if is_form or request.method == "GET" else plain.body,
-            form=dict(plain.POST.items()) if is_form else None,
+            form=plain.POST.dict() if is_form else None,
             has_files=is_form and bool(plain.FILES),
             headers=plain.headers,
             query=request.query_params.dict(),
@@ -133,7 +133,9 @@ class RunView(WorkspaceView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         # Starting a job by GET works for programs, not for links on other people's pages.
         if is_by_cookie(request._request) and is_cross_site(request._request):
-            raise PermissionDenied("this request came from another site; send the token in an Authorization header instead")
+            raise PermissionDenied(
+                "this request came from another site; send the token in an Authorization header instead"
+            )
         super().initial(request, *args, **kwargs)
 
     def start(self, request: Request, options: RunOptions, wanted: dict[str, Any], **address: Any) -> UUID:
@@ -170,7 +172,7 @@ class RunPreview(RunView):
         return runs.run_preview(self.caller, preview, options)
 
 
-# --- asynchronous: answer the id --------------------------------------------------------------------------------------
+# --- asynchronous: answer the id ---
 
 
 class _Queue(RunView):
@@ -182,7 +184,9 @@ class _Queue(RunView):
 class QueuePath(_Queue, RunPath):
     """Run the live version at a path. Answers the job's id."""
 
-    @extend_schema(operation_id="runScriptByPath", request=dict, parameters=[RunQuery], responses=TEXT_CREATED)
+    @extend_schema(
+        operation_id="runScriptByPath", request=dict, parameters=[RunQuery], responses=TEXT_CREATED
+    )
     def post(self, request: Request, workspace: str, path: str) -> Any:
         return self._queue(request, path=path)
 
@@ -190,7 +194,9 @@ class QueuePath(_Queue, RunPath):
 class QueueHash(_Queue, RunHash):
     """Run one version. Answers the job's id."""
 
-    @extend_schema(operation_id="runScriptByHash", request=dict, parameters=[RunQuery], responses=TEXT_CREATED)
+    @extend_schema(
+        operation_id="runScriptByHash", request=dict, parameters=[RunQuery], responses=TEXT_CREATED
+    )
     def post(self, request: Request, workspace: str, hash: str) -> Any:
         return self._queue(request, hash=hash)
 
@@ -225,7 +231,7 @@ class RerunJobs(RunView):
         return text("".join(f"{line}\n" for line in lines), 201)
 
 
-# --- synchronous: answer the result -----------------------------------------------------------------------------------
+# --- synchronous: answer the result ---
 
 
 class _Wait(WaitingView, RunView):
@@ -237,7 +243,9 @@ class _Wait(WaitingView, RunView):
         # The id is chosen before the job exists, so that nothing is missed between queueing and watching it.
         job_id = options.job_id or new_job_id()
         options = replace(options, job_id=job_id)
-        return job_id, asyncio.ensure_future(on_request_thread(self.start, request, options, wanted, **address))
+        return job_id, asyncio.ensure_future(
+            on_request_thread(self.start, request, options, wanted, **address)
+        )
 
     async def _wait(self, request: Request, **address: Any) -> HttpResponseBase:
         listener = await get_listener()
@@ -274,7 +282,9 @@ class _Wait(WaitingView, RunView):
 class WaitPath(_Wait, RunPath):
     """Run the live version at a path and answer its result."""
 
-    @extend_schema(operation_id="runWaitResultScriptByPath", request=dict, parameters=[RunQuery], responses={200: dict})
+    @extend_schema(
+        operation_id="runWaitResultScriptByPath", request=dict, parameters=[RunQuery], responses={200: dict}
+    )
     async def post(self, request: Request, workspace: str, path: str) -> HttpResponseBase:
         return await self._wait(request, path=path)
 
@@ -286,7 +296,9 @@ class WaitPath(_Wait, RunPath):
 class WaitHash(_Wait, RunHash):
     """Run one version and answer its result."""
 
-    @extend_schema(operation_id="runWaitResultScriptByHash", request=dict, parameters=[RunQuery], responses={200: dict})
+    @extend_schema(
+        operation_id="runWaitResultScriptByHash", request=dict, parameters=[RunQuery], responses={200: dict}
+    )
     async def post(self, request: Request, workspace: str, hash: str) -> HttpResponseBase:
         return await self._wait(request, hash=hash)
 
@@ -299,13 +311,16 @@ class WaitPreview(_Wait, RunPreview):
     """Run code as it is written and answer its result."""
 
     @extend_schema(
-        operation_id="runScriptPreviewAndWaitResult", request=PreviewBody, parameters=[RunQuery], responses={200: dict}
+        operation_id="runScriptPreviewAndWaitResult",
+        request=PreviewBody,
+        parameters=[RunQuery],
+        responses={200: dict},
     )
     async def post(self, request: Request, workspace: str) -> HttpResponseBase:
         return await self._wait(request)
 
 
-# --- streaming: answer as it goes -------------------------------------------------------------------------------------
+# --- streaming: answer as it goes ---
 
 
 class _Stream(_Wait):
@@ -321,7 +336,9 @@ class _Stream(_Wait):
 class StreamPath(_Stream, RunPath):
     """Run the live version at a path and follow it."""
 
-    @extend_schema(operation_id="runAndStreamScriptByPath", request=dict, parameters=[RunQuery], responses={200: str})
+    @extend_schema(
+        operation_id="runAndStreamScriptByPath", request=dict, parameters=[RunQuery], responses={200: str}
+    )
     async def post(self, request: Request, workspace: str, path: str) -> HttpResponseBase:
         return await self._stream(request, path=path)
 
@@ -333,7 +350,9 @@ class StreamPath(_Stream, RunPath):
 class StreamHash(_Stream, RunHash):
     """Run one version and follow it."""
 
-    @extend_schema(operation_id="runAndStreamScriptByHash", request=dict, parameters=[RunQuery], responses={200: str})
+    @extend_schema(
+        operation_id="runAndStreamScriptByHash", request=dict, parameters=[RunQuery], responses={200: str}
+    )
     async def post(self, request: Request, workspace: str, hash: str) -> HttpResponseBase:
         return await self._stream(request, hash=hash)
 

@@ -56,6 +56,7 @@ class CreateScript(ScriptView):
     )
     def post(self, request: Request, workspace: str) -> Any:
         body = read_body(NewScript, request)
+        sent: dict[str, Any] = dict(request.data)  # read_body refused anything but an object
         schema = body.get("schema")
         if schema is not None and not isinstance(schema, dict):
             raise BadRequest("schema must be a JSON Schema object")
@@ -76,7 +77,7 @@ class CreateScript(ScriptView):
             visible_to_runner_only=body.get("visible_to_runner_only"),
             on_behalf_of_email=body.get("on_behalf_of_email"),
             labels=body.get("labels"),
-            extra={name: request.data[name] for name in scripts.EXTRA_FIELDS if request.data.get(name) is not None},
+            extra={name: sent[name] for name in scripts.EXTRA_FIELDS if sent.get(name) is not None},
         )
         parent = body.get("parent_hash")
         script = scripts.deploy_script(
@@ -158,7 +159,7 @@ class List(ScriptView):
         responses={200: list[dict]},
     )
     def get(self, request: Request, workspace: str) -> Response:
-        given = {name: value for name, value in request.query_params.items() if value}
+        given = {name: value for name, value in request.query_params.dict().items() if value}
         hashes = {
             name: scripts.parse_hash(given[name]) if name in given else None
             for name in ("first_parent_hash", "last_parent_hash", "parent_hash")
@@ -181,7 +182,9 @@ class List(ScriptView):
         if flag(request, "starred_only", default=False):
             rows = rows.none()  # nothing can be starred yet
         with_message = flag(request, "with_deployment_msg", default=False)
-        page = [script_summary(row, with_deployment_message=with_message) for row in rows[page_bounds(request)]]
+        page = [
+            script_summary(row, with_deployment_message=with_message) for row in rows[page_bounds(request)]
+        ]
         if flag(request, "without_description", default=False):
             for shape in page:
                 shape["description"] = None
@@ -201,7 +204,9 @@ class ListSearch(ScriptView):
 
     @extend_schema(operation_id="listSearchScript", responses={200: list[dict]})
     def get(self, request: Request, workspace: str) -> Response:
-        return Response([{"path": path, "content": content} for path, content in scripts.list_contents(self.caller)])
+        return Response(
+            [{"path": path, "content": content} for path, content in scripts.list_contents(self.caller)]
+        )
 
 
 class History(ScriptView):

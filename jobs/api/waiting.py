@@ -28,7 +28,9 @@ class WaitingView(InstanceView):
         self.headers = self.default_response_headers
         try:
             method = (request.method or "").lower()
-            handler = getattr(self, method if method in self.http_method_names else "", self.http_method_not_allowed)
+            handler = getattr(
+                self, method if method in self.http_method_names else "", self.http_method_not_allowed
+            )
             await on_request_thread(self.initial, drf_request, *args, **kwargs)
             answer = handler(drf_request, *args, **kwargs)
             response = await answer if asyncio.iscoroutine(answer) else answer
@@ -49,7 +51,7 @@ async def on_request_thread(function: Callable[P, T], *args: P.args, **kwargs: P
         context = SyncToAsync.thread_sensitive_context.get(None)
         executor = SyncToAsync.context_to_thread_executor.pop(context, None) if context is not None else None
         if executor is not None:
-            executor.shutdown(wait=False)  # type: ignore[attr-defined]
+            executor.shutdown(wait=False)
 
 
 def _and_return_connection(call: Callable[[], T]) -> T:

@@ -74,7 +74,8 @@ class QueueStatus(WorkersView):
 
 _QUEUE_STATUS = """
 WITH jobs AS (
-    SELECT tag, count(*) FILTER (WHERE NOT running AND suspend <= 0 AND scheduled_for <= statement_timestamp()) AS waiting,
+    SELECT tag,
+           count(*) FILTER (WHERE NOT running AND suspend <= 0 AND scheduled_for <= statement_timestamp()) AS waiting,
            extract(epoch FROM statement_timestamp() - min(scheduled_for) FILTER (WHERE NOT running AND suspend <= 0
                    AND scheduled_for <= statement_timestamp()))::float8 AS delay,
            count(*) FILTER (WHERE running) AS running
@@ -120,7 +121,9 @@ class DefaultTags(WorkersView):
 class ExistsWithTags(WorkersView):
     """For each tag, whether a live worker listens to it: {tag: bool}."""
 
-    @extend_schema(operation_id="existsWorkersWithTags", parameters=[query("tags", "Comma list")], responses={200: dict})
+    @extend_schema(
+        operation_id="existsWorkersWithTags", parameters=[query("tags", "Comma list")], responses={200: dict}
+    )
     def get(self, request: Request) -> Response:
         wanted = [tag for tag in (request.query_params.get("tags") or "").split(",") if tag][:1000]
         with connection.cursor() as cursor:

@@ -47,7 +47,10 @@ def test_a_run_is_followed_from_queue_to_result(world, hello):
     queued = world.get("alice", f"w/acme/jobs_u/get/{job_id}").json()
     assert (queued["type"], queued["running"], queued["args"]) == ("QueuedJob", False, {"x": 1})
     assert world.get("alice", maybe).json() == {
-        "started": False, "completed": False, "success": None, "result": None,
+        "started": False,
+        "completed": False,
+        "success": None,
+        "result": None,
     }
     for address in ("get", "get_result"):
         assert world.get("alice", f"w/acme/jobs_u/completed/{address}/{job_id}").status_code == 404
@@ -55,11 +58,19 @@ def test_a_run_is_followed_from_queue_to_result(world, hello):
     work(result={"b": 1, "a": [2]}, log="hi\n")
 
     done = world.get("alice", f"w/acme/jobs_u/completed/get/{job_id}").json()
-    assert (done["type"], done["success"], done["logs"], done["script_path"]) == ("CompletedJob", True, "hi\n", hello)
+    assert (done["type"], done["success"], done["logs"], done["script_path"]) == (
+        "CompletedJob",
+        True,
+        "hi\n",
+        hello,
+    )
     assert done["worker"] == "w1" and done["canceled"] is False and done["duration_ms"] >= 0
     assert world.get("alice", f"w/acme/jobs_u/completed/get_result/{job_id}").content == b'{"b": 1, "a": [2]}'
     assert world.get("alice", maybe).json() == {
-        "started": True, "completed": True, "success": True, "result": {"b": 1, "a": [2]},
+        "started": True,
+        "completed": True,
+        "success": True,
+        "result": {"b": 1, "a": [2]},
     }
     logs = world.get("alice", f"w/acme/jobs_u/get_logs/{job_id}")
     assert logs.content == b"hi\n" and logs["Content-Type"].startswith("text/plain")
@@ -136,7 +147,9 @@ def test_run_options_reach_the_queue(world, hello):
     parent = run(world, hello)
     wanted = str(uuid.uuid4())
 
-    child = run(world, hello, query=f"?job_id={wanted}&parent_job={parent}&scheduled_in_secs=60&tag=$workspace-gpu")
+    child = run(
+        world, hello, query=f"?job_id={wanted}&parent_job={parent}&scheduled_in_secs=60&tag=$workspace-gpu"
+    )
 
     assert child == wanted
     job, waiting = Job.objects.get(pk=child), QueuedJob.objects.get(pk=child)
@@ -159,7 +172,9 @@ def test_a_tag_reserved_for_other_workspaces_is_refused(world, hello):
 
 def test_the_preprocessor_gets_the_event_unless_skipped(world):
     code = "def preprocessor(event):\n    return {'x': 1}\n" + CODE
-    world.post("alice", "w/acme/scripts/create", {"path": "u/alice/pre", "content": code, "language": "python3"})
+    world.post(
+        "alice", "w/acme/scripts/create", {"path": "u/alice/pre", "content": code, "language": "python3"}
+    )
 
     job = Job.objects.get(pk=run(world, "u/alice/pre", {"a": 1}, query="?q=1"))
     skipped = Job.objects.get(pk=run(world, "u/alice/pre", {"x": 1}, query="?skip_preprocessor=true"))
@@ -186,7 +201,9 @@ def test_who_sees_a_job(world, hello):
     job_id = run(world, hello)
     route = f"w/acme/jobs_u/get/{job_id}"
 
-    statuses = {who: world.get(who, route).status_code for who in ("alice", "root", "dave", "oscar", "olga", None)}
+    statuses = {
+        who: world.get(who, route).status_code for who in ("alice", "root", "dave", "oscar", "olga", None)
+    }
 
     assert statuses == {"alice": 200, "root": 200, "dave": 404, "oscar": 404, "olga": 404, None: 401}
     assert world.get("dave", "w/acme/jobs/list").json() == []
@@ -220,7 +237,9 @@ def test_a_token_that_may_only_run_one_script_follows_its_runs_and_nothing_else(
     assert world.get("hook", "w/acme/jobs/list").status_code == 403
     assert world.get("hook", "w/acme/jobs/queue/count").status_code == 403
     assert world.post("hook", "w/acme/jobs/run/p/f/private/script", {}).status_code == 403
-    assert world.post("hook", "w/acme/jobs/run/preview", {"content": "", "language": "bash"}).status_code == 403
+    assert (
+        world.post("hook", "w/acme/jobs/run/preview", {"content": "", "language": "bash"}).status_code == 403
+    )
     assert world.post("hook", f"w/acme/jobs_u/queue/cancel/{job_id}", {"reason": "x"}).status_code == 200
 
 
@@ -263,7 +282,10 @@ def test_list_filters(world, hello):
     assert ids("running=false") == ids("status=queued") == ids("tag=gpu_1") == [waiting]
     assert ids("tag=gpu%") == ids("tag=gpux1") == [] and ids("tag=gpu*&allow_wildcards=true") == [waiting]
     assert ids("worker=w1") == [failed, ok] and ids("per_page=1&page=2") == [failed]
-    assert ids("created_by=bob,alice&job_kinds=script&trigger_kind=webhook&has_null_parent=true") == everything[:3]
+    assert (
+        ids("created_by=bob,alice&job_kinds=script&trigger_kind=webhook&has_null_parent=true")
+        == everything[:3]
+    )
     assert ids("parent_job=" + str(uuid.uuid4())) == ids("label=x") == ids("is_flow_step=true") == []
     assert ids("order_desc=false") == [ok, failed, waiting]
     assert ids("created_after=2100-01-01T00:00:00Z") == ids("completed_before=2000-01-01T00:00:00Z") == []
@@ -300,9 +322,13 @@ def test_progress_is_set_and_read(world, hello):
     job_id = run(world, hello)
 
     assert world.get("alice", f"w/acme/job_metrics/get_progress/{job_id}").json() is None
-    assert world.post("alice", f"w/acme/job_metrics/set_progress/{job_id}", {"percent": 40}).status_code == 200
+    assert (
+        world.post("alice", f"w/acme/job_metrics/set_progress/{job_id}", {"percent": 40}).status_code == 200
+    )
     assert world.get("alice", f"w/acme/job_metrics/get_progress/{job_id}").json() == 40
-    assert world.post("alice", f"w/acme/job_metrics/set_progress/{job_id}", {"percent": 101}).status_code == 400
+    assert (
+        world.post("alice", f"w/acme/job_metrics/set_progress/{job_id}", {"percent": 101}).status_code == 400
+    )
 
 
 def test_a_completed_job_can_be_emptied_and_deleted(world, hello):
@@ -325,11 +351,15 @@ def test_counts_and_instance_routes(world, hello):
     run(world, hello)
 
     assert world.get("alice", "w/acme/jobs/queue/count").json() == {"database_length": 1, "suspended": 0}
-    assert world.get("alice", "w/acme/jobs/completed/count_jobs?completed_after_s_ago=60&success=true").json() >= 1
+    assert (
+        world.get("alice", "w/acme/jobs/completed/count_jobs?completed_after_s_ago=60&success=true").json()
+        >= 1
+    )
     assert world.get("alice", "w/acme/jobs/queue/position/4102444800000").json() == {"position": 1}
     assert world.get("alice", "workers/queue_counts").json() == {"python3": 1}
     assert world.get("alice", "workers/exists_workers_with_tags?tags=python3,x").json() == {
-        "python3": False, "x": False,
+        "python3": False,
+        "x": False,
     }
     assert world.get("alice", "jobs/db_clock").json() > 1_700_000_000_000
     assert world.get("alice", "jobs/completed/count_by_tag").status_code == 403
@@ -341,7 +371,8 @@ def test_get_runs_with_a_base64_payload_only_from_the_site_itself(world, hello):
     world.client.cookies["token"] = world.tokens["alice"]
 
     answer = world.client.get(
-        f"/api/w/acme/jobs/run_wait_result/p/{hello}?payload={payload}", headers={"Sec-Fetch-Site": "cross-site"}
+        f"/api/w/acme/jobs/run_wait_result/p/{hello}?payload={payload}",
+        headers={"Sec-Fetch-Site": "cross-site"},
     )
 
     assert answer.status_code == 403

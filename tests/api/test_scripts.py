@@ -19,14 +19,23 @@ def create(world, body, who="alice", query=""):
 
 
 def test_a_script_is_deployed_and_read_back_as_it_was_sent(world):
-    sent = HELLO | {"tag": "gpu", "envs": ["A=1"], "cache_ttl": 60, "labels": ["nightly"], "timeout": 30, "lock": None}
+    sent = HELLO | {
+        "tag": "gpu",
+        "envs": ["A=1"],
+        "cache_ttl": 60,
+        "labels": ["nightly"],
+        "timeout": 30,
+        "lock": None,
+    }
 
     answer = create(world, sent)
 
     assert (answer.status_code, answer["Content-Type"]) == (201, "text/plain; charset=utf-8")
     script = world.get("alice", f"w/acme/scripts/get/p/{HELLO['path']}").json()
     assert script["hash"] == answer.content.decode() and len(script["hash"]) == 16
-    assert {name: script[name] for name in sent if name != "lock"} == {k: v for k, v in sent.items() if k != "lock"}
+    assert {name: script[name] for name in sent if name != "lock"} == {
+        k: v for k, v in sent.items() if k != "lock"
+    }
     assert script["lock"] == "" and script["ws_error_handler_muted"] is False
     assert script["schema"]["required"] == ["who"]
     assert world.get("alice", f"w/acme/scripts/get/h/{script['hash']}").json() == script
@@ -85,7 +94,9 @@ def test_an_archived_script_does_not_run_and_comes_back_where_it_left_off(world)
 
     assert world.get("alice", "w/acme/scripts/exists/p/u/alice/hello").json() is False
     assert world.post("alice", "w/acme/jobs/run/p/u/alice/hello", {}).status_code == 404
-    assert "u/alice/hello" in [s["path"] for s in world.get("alice", "w/acme/scripts/list?show_archived=true").json()]
+    assert "u/alice/hello" in [
+        s["path"] for s in world.get("alice", "w/acme/scripts/list?show_archived=true").json()
+    ]
     assert create(world, HELLO).status_code == 201
     assert world.get("alice", "w/acme/scripts/get/p/u/alice/hello").json()["parent_hashes"] == [first]
 
@@ -173,7 +184,9 @@ def test_of_two_deployments_at_once_one_wins_and_the_other_is_told():
     def deploy(number):
         try:
             caller = enter(workspace, "alice@example.com")
-            changed = scripts.ScriptDraft(path="u/alice/hello", content=f"{CODE}# {number}", language="python3")
+            changed = scripts.ScriptDraft(
+                path="u/alice/hello", content=f"{CODE}# {number}", language="python3"
+            )
             return scripts.deploy_script(caller, changed, parent_hash=first.hash)
         except DomainError as exc:
             return exc

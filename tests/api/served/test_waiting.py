@@ -24,10 +24,14 @@ def test_a_result_comes_back_as_it_was_stored_on_every_server(acme, echo_worker)
     echo_worker(args_of)
 
     for server in (0, 1):
-        answer = acme.http.post(acme.api("jobs/run_wait_result/p/u/alice/echo", server=server), json={"z": 1.5, "a": [1]})
+        answer = acme.http.post(
+            acme.api("jobs/run_wait_result/p/u/alice/echo", server=server), json={"z": 1.5, "a": [1]}
+        )
         assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
         assert answer.json() == {"z": 1.5, "a": [1]}
-    assert acme.http.get(acme.api("jobs/run_wait_result/p/u/alice/echo?payload=eyJ4IjoyfQ==")).json() == {"x": 2}
+    assert acme.http.get(acme.api("jobs/run_wait_result/p/u/alice/echo?payload=eyJ4IjoyfQ==")).json() == {
+        "x": 2
+    }
 
 
 def test_previews_and_versions_wait_too(acme, echo_worker):
@@ -55,12 +59,22 @@ def test_a_failure_is_422_with_the_error(acme, echo_worker):
 @pytest.mark.parametrize(
     ("result", "status", "content_type", "body"),
     [
-        ({"windmill_status_code": 201, "result": {"b": 1, "a": 2}}, 201, "application/json", '{"b": 1, "a": 2}'),
+        (
+            {"windmill_status_code": 201, "result": {"b": 1, "a": 2}},
+            201,
+            "application/json",
+            '{"b": 1, "a": 2}',
+        ),
         ({"windmill_content_type": "text/csv", "result": "a,b"}, 200, "text/csv", "a,b"),
         ({"windmill_headers": {"X-A": "1"}}, 204, None, ""),
         ({"windmill_status_code": 302, "windmill_headers": {"Location": "/x"}}, 302, None, ""),
         ({"windmill_status_code": 999, "result": 1}, 422, "text/plain; charset=utf-8", None),
-        ({"windmill_headers": {"X-A": "1\r\nSet-Cookie: a=b"}, "result": 1}, 422, "text/plain; charset=utf-8", None),
+        (
+            {"windmill_headers": {"X-A": "1\r\nSet-Cookie: a=b"}, "result": 1},
+            422,
+            "text/plain; charset=utf-8",
+            None,
+        ),
         ({"windmill_content_type": "text/html\r\nX: y", "result": 1}, 422, "text/plain; charset=utf-8", None),
         ({"result": 5}, 200, "application/json", '{"result": 5}'),
     ],

@@ -6,13 +6,13 @@ import pytest
 
 wmill_client = pytest.importorskip("wmill.client")
 
-CSV = '''import csv, io
+CSV = """import csv, io
 
 def main(text: str, column: str = "amount"):
     rows = list(csv.DictReader(io.StringIO(text)))
     print(f"read {len(rows)} rows")
     return {"rows": len(rows), "total": sum(float(row[column]) for row in rows)}
-'''
+"""
 
 
 @pytest.fixture
@@ -23,7 +23,9 @@ def client(acme, real_worker):
 def test_a_script_runs_and_its_result_comes_back(acme, client):
     acme.deploy("u/alice/sum_csv", CSV, tag=None)
 
-    result = client.run_script_by_path("u/alice/sum_csv", args={"text": "who,amount\na,1.5\nb,2\n"}, timeout=30)
+    result = client.run_script_by_path(
+        "u/alice/sum_csv", args={"text": "who,amount\na,1.5\nb,2\n"}, timeout=30
+    )
 
     assert result == {"rows": 2, "total": 3.5}
 

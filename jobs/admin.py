@@ -1,0 +1,171 @@
+"""Windows on scripts, the queue, completed jobs and workers. Actions call the functions that everybody else calls."""
+
+from django.contrib import admin
+from django.db.models import OuterRef, QuerySet, Subquery, TextField
+from django.db.models.functions import Cast, Left, Length
+from django.http import HttpRequest
+
+from jobs import queue, waiting
+from jobs.models import CompletedJob, Job, QueuedJob, Script, WorkerPing
+from workspaces import audit
+from workspaces.access import Identity
+from workspaces.admin import Window, carry_out
+from workspaces.models import ActionKind
+
+SHOWN_RESULT = 5_000  # characters
+
+
+@admin.register(Script)
+class ScriptAdmin(Window):
+    """Versions of scripts."""
+
+    list_display = (
+        "path",
+        "workspace_id",
+        "hash_hex",
+        "language",
+        "kind",
+        "created_by",
+        "created_at",
+        "archived",
+    )
+    list_filter = ("archived", "deleted", "language", "kind")
+    search_fields = ("path", "summary", "workspace__id")
+    ordering = ("-created_at",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Script]:
+        return super().get_queryset(request).defer("content", "lock", "lock_error_logs", "schema")
+
+
+@admin.register(QueuedJob)
+class QueuedJobAdmin(Window):
+    """Jobs that wait or run, with the reason why."""
+
+    list_display = (
+        "id",
+        "workspace_id",
+        "script_path",
+        "tag",
+        "running",
+        "worker",
+        "attempt",
+        "restarts",
+        "scheduled_for",
+        "why",
+    )
+    list_filter = ("running", "tag")
+    search_fields = ("=id", "workspace_id", "script_path", "tag", "worker")
+    ordering = ("created_at",)
+    actions = ("cancel", "force_cancel", "requeue", "run_now")
+
+    @admin.display(description="Why it waits")
+    def why(self, job: QueuedJob) -> str:
+        facts = waiting.look([job.pk]).get(job.pk)
+        return waiting.explain(facts).sentence if facts is not None else "It has ended."
+
+    @admin.action(description="Cancel (asks the worker of a running job)")
+    def cancel(self, request: HttpRequest, rows: QuerySet[QueuedJob]) -> None:
+        carry_out(request, rows, _cancel, done="canceled, or their workers asked to stop them")
+
+    @admin.action(description="Cancel by force: end at once, whatever the worker does")
+    def force_cancel(self, request: HttpRequest, rows: QuerySet[QueuedJob]) -> None:
+        carry_out(request, rows, _force_cancel, done="ended")
+
+    @admin.action(description="Requeue: take running jobs from their workers")
+    def requeue(self, request: HttpRequest, rows: QuerySet[QueuedJob]) -> None:
+        carry_out(request, rows, _requeue, done="queued again")
+
+    @admin.action(description="Run now: make jobs due that are scheduled for later")
+    def run_now(self, request: HttpRequest, rows: QuerySet[QueuedJob]) -> None:
+        carry_out(request, rows, _run_now, done="made due")
+
+
+def _cancel(by: Identity, job: QueuedJob, *, force: bool = False) -> None:
+    queue.cancel_job(
+        job_id=job.pk,
+        workspace_id=job.workspace_id,
+        username=by.email,
+        reason="canceled in the administration",
+        force=force,
+    )
+    _record(by, "jobs.force_cancel" if force else "jobs.cancel", ActionKind.DELETE, job)
+
+
+def _force_cancel(by: Identity, job: QueuedJob) -> None:
+    _cancel(by, job, force=True)
+
+
+def _requeue(by: Identity, job: QueuedJob) -> None:
+    queue.requeue_job(job_id=job.pk, workspace_id=job.workspace_id)
+    _record(by, "jobs.requeue", ActionKind.UPDATE, job)
+
+
+def _run_now(by: Identity, job: QueuedJob) -> None:
+    queue.run_now(job_id=job.pk, workspace_id=job.workspace_id)
+    _record(by, "jobs.run_now", ActionKind.EXECUTE, job)
+
+
+def _record(by: Identity, operation: str, kind: ActionKind, job: QueuedJob) -> None:
+    audit.record(by, operation, kind, resource=str(job.pk), workspace_id=job.workspace_id)
+
+
+@admin.register(CompletedJob)
+class CompletedJobAdmin(Window):
+    """Jobs that ended, newest first."""
+
+    list_display = (
+        "id",
+        "workspace_id",
+        "path",
+        "status",
+        "duration_ms",
+        "worker",
+        "completed_at",
+        "canceled_by",
+    )
+    list_filter = ("status",)
+    search_fields = ("=id", "=workspace_id", "=worker")
+    ordering = ("-completed_at",)
+    exclude = ("result",)
+    readonly_fields = ("path", "result_begins")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[CompletedJob]:
+        path = Job.objects.filter(pk=OuterRef("pk")).values("runnable_path")[:1]
+        return super().get_queryset(request).defer("result").annotate(script_path=Subquery(path))
+
+    @admin.display(description="Script")
+    def path(self, job: CompletedJob) -> str:
+        return getattr(job, "script_path", None) or "-"
+
+    @admin.display(description="Result")
+    def result_begins(self, job: CompletedJob) -> str:
+        """The first few thousand characters, cut off in the database."""
+        text = Cast("result", TextField())
+        begin, length = (
+            CompletedJob.objects.filter(pk=job.pk)
+            .annotate(begin=Left(text, SHOWN_RESULT), length=Length(text))
+            .values_list("begin", "length")
+            .get()
+        )
+        return f"{begin}… ({length} characters)" if (length or 0) > SHOWN_RESULT else begin or "null"
+
+
+@admin.register(WorkerPing)
+class WorkerAdmin(Window):
+    """Workers as they last reported."""
+
+    list_display = (
+        "worker",
+        "worker_group",
+        "worker_instance",
+        "state",
+        "ping_at",
+        "slots",
+        "busy_slots",
+        "jobs_executed",
+        "occupancy_rate_5m",
+        "wm_version",
+    )
+    list_filter = ("worker_group", "state")
+    search_fields = ("worker", "worker_instance", "worker_group")
+    ordering = ("-ping_at",)
