@@ -11,6 +11,9 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+# The one exception: the frame that shows what a job returned (html, markdown).
+from jobs.markup import RESULT_FRAME_POLICY as RESULT_FRAME_POLICY
+
 POLICY = "; ".join(
     [
         "default-src 'none'",
@@ -26,12 +29,6 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     ]
 )
-# For the page that shows what a job returned (html, markdown) in a frame: no scripts, no network, no origin.
-RESULT_FRAME_POLICY = (
-    "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
-)
-
 _Handler = Callable[[HttpRequest], HttpResponseBase | Awaitable[HttpResponseBase]]
 
 

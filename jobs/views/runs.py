@@ -23,7 +23,7 @@ MOST_BATCHED = runs.MAX_BATCH
 @require_safe
 @pages.workspace_page(operators=True)
 def runs_page(request: HttpRequest, caller: Caller) -> HttpResponse:
-    """The list. By htmx: itself alone, more rows (`after`), its first rows again (`rows`), the count of new ones (`newest`)."""
+    """The list. By htmx: itself, more rows (`after`), its first rows again (`rows`), how many are new (`newest`)."""
     query = run_list.parse_query(request.GET)
     if pages.is_fragment(request):
         if "newest" in request.GET:

@@ -56,7 +56,7 @@ export function look(cm) {
     ".cm-insertedLine, .cm-deletedLine, .cm-deletedLine del": { background: "none", textDecoration: "none" },
     "&.cm-merge-a .cm-changedLineGutter, .cm-deletedLineGutter": { background: "var(--fail)" },
     "&.cm-merge-b .cm-changedLineGutter, .cm-changedLineGutter": { background: "var(--ok)" },
-    ".cm-collapsedLines": { background: "var(--surface-2)", color: "var(--ink-3)", padding: "4px 12px", fontFamily: "var(--font)", fontSize: "12px" },
+    ".cm-collapsedLines": { background: "var(--surface-2)", color: "var(--ink-3)", padding: "4px 12px", fontFamily: "var(--font)", fontSize: "12px", "&::before, &::after": { content: '"…"' } },
   });
   const style = HighlightStyle.define([
     { tag: [t.keyword, t.modifier, t.bool, t.null, t.self], color: "var(--syn-kw)" },
