@@ -307,15 +307,6 @@ def count_queue(caller: Caller, *, all_workspaces: bool = False) -> dict[str, in
     return {"database_length": waiting, "suspended": suspended}
 
 
-def count_by_status(caller: Caller, filters: JobFilters) -> dict[str, int]:
-    """How many jobs match, by status; statuses without jobs are left out. For the chips above the runs list."""
-    parameters = _filter_parameters(caller, filters) | {"cursor_at": None, "cursor_id": None}
-    statement = f"SELECT status, count(*) FROM ({sql.load('list_jobs')}) AS matching GROUP BY status"
-    with _time_limit(), connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        return dict(cursor.fetchall())
-
-
 @dataclass(frozen=True, slots=True)
 class RunDot:
     """One run in the small history beside a script."""
@@ -331,7 +322,14 @@ def last_runs(caller: Caller, paths: Sequence[str], *, limit: int = 10) -> dict[
     runs: dict[str, list[RunDot]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(
-            sql.load("last_runs"), {"paths": list(paths), "workspace_id": caller.workspace_id, "limit": limit}
+            sql.load("last_runs"),
+            {
+                "paths": list(paths),
+                "workspace_id": caller.workspace_id,
+                "limit": limit,
+                "sees_all": caller.is_admin,
+                "username": caller.username,
+            },
         )
         for path, id, status, created_at, duration_ms in cursor.fetchall():
             runs[path].append(RunDot(id, status, created_at, duration_ms))

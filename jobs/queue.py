@@ -265,7 +265,7 @@ def cancel_job(
     Raises JobNotFound, and says so when the job had ended before.
     """
     error = canceled_error(username=username, reason=reason)
-    parameters = {
+    parameters: dict[str, Any] = {
         "id": job_id,
         "workspace_id": workspace_id,
         "canceled_by": username,
