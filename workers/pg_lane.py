@@ -20,7 +20,8 @@ _LONGEST_BACKOFF_S = 5.0
 # otherwise keep a plan that scans whole tables, and scan on as they grow.
 _ONLY_INDEX_PROBES = (
     "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; "
-    "SET enable_mergejoin = off; SET enable_material = off; SET jit = off"
+    "SET enable_mergejoin = off; SET enable_material = off; SET jit = off; "
+    "SET plan_cache_mode = force_generic_plan"
 )
 
 
@@ -79,7 +80,7 @@ class Lane:
             connection = await psycopg.AsyncConnection.connect(
                 **pg.connection_parameters(self._url, application_name=f"windmill worker {self.name}"),
                 autocommit=True,
-                prepare_threshold=None,
+                prepare_threshold=None if self._pooled else 1,  # None would overrule `prepare`
             )
             if not self._pooled:
                 await connection.execute(_ONLY_INDEX_PROBES)
