@@ -53,7 +53,10 @@ def parse_options(arguments: list[str]) -> Options:
     )
     parser.add_argument("--data", metavar="DIR", help="data folder (DATA_DIR, default .data in the project)")
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="jobs that run at the same time (NUM_WORKERS, default 1)"
+        "--workers",
+        type=int,
+        metavar="N",
+        help="jobs that run at the same time (NUM_WORKERS; default: one a processor)",
     )
     given = parser.parse_args(arguments)
     mode = os.environ.get("MODE") or "standalone"
@@ -237,6 +240,9 @@ class Supervisor:
             environment["SERVER_BIND_ADDR"] = options.host
         if options.workers is not None:
             environment["NUM_WORKERS"] = str(options.workers)
+        elif options.mode == "standalone" and not environment.get("NUM_WORKERS"):
+            # With one slot a single long job would hold up everything that a person tries meanwhile.
+            environment["NUM_WORKERS"] = str(min(os.cpu_count() or 1, _MOST_DEFAULT_SLOTS))
         environment["MODE"] = options.mode
         environment["DATA_DIR"] = str(folder.path)
         environment.setdefault("STATIC_ROOT", str(folder.static))
