@@ -21,6 +21,8 @@ import gc
 import importlib
 import json
 import os
+import random
+import secrets
 import select
 import shutil
 import signal
@@ -37,12 +39,55 @@ NONE = "none"
 
 # Worth having warm: what most scripts import, about 60 ms of imports. Each megabyte it takes makes every fork
 # and exit some 0.1 ms slower, so urllib.request, ssl and asyncio (3 MB) are left to the jobs that want them.
-_PRELOADED = (
-    "base64 bisect calendar collections.abc contextlib copy csv dataclasses datetime decimal enum functools hashlib "
-    "hmac inspect io itertools json linecache logging math operator os.path pathlib queue random re secrets select "
-    "shlex shutil signal socket string struct subprocess tempfile textwrap threading time traceback typing "
-    "urllib.parse uuid warnings weakref zlib"
-).split()
+_PRELOADED = [
+    "base64",
+    "bisect",
+    "calendar",
+    "collections.abc",
+    "contextlib",
+    "copy",
+    "csv",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "enum",
+    "functools",
+    "hashlib",
+    "hmac",
+    "inspect",
+    "io",
+    "itertools",
+    "json",
+    "linecache",
+    "logging",
+    "math",
+    "operator",
+    "os.path",
+    "pathlib",
+    "queue",
+    "random",
+    "re",
+    "secrets",
+    "select",
+    "shlex",
+    "shutil",
+    "signal",
+    "socket",
+    "string",
+    "struct",
+    "subprocess",
+    "tempfile",
+    "textwrap",
+    "threading",
+    "time",
+    "traceback",
+    "typing",
+    "urllib.parse",
+    "uuid",
+    "warnings",
+    "weakref",
+    "zlib",
+]
 
 
 class Refused(Exception):
@@ -96,7 +141,11 @@ def _enter_namespaces(isolation: str) -> int:
             os.setresuid(uid, uid, uid)
             linux.prctl(linux.PR_SET_DUMPABLE, 1)  # or the kernel gives our own /proc/self/uid_map to root
         linux.unshare(linux.CLONE_NEWUSER | shared)
-        for name, line in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        for name, line in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{uid} {uid} 1"),
+            ("gid_map", f"{gid} {gid} 1"),
+        ):
             fd = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
             os.write(fd, line.encode())
             os.close(fd)
@@ -155,9 +204,14 @@ class ForkServer:
             return
         with open("/proc/self/uid_map", encoding="ascii") as table:
             mapped = sum(int(line.split()[2]) for line in table)
-        # Ranges that the Linux distributions leave unused; the small one is for containers with 65,536 ids.
-        first = 1_879_100_000 if mapped > 2_000_000_000 else 60_706
-        self._free_uids = list(range(first, first + 470))
+        # Ranges that the Linux distributions leave unused; the small one is for containers with 65,536 ids. A block
+        # of its own for each server: a user id must mean one job, also when several workers share a machine.
+        if mapped > 2_000_000_000:
+            first = 1_879_100_000 + 500 * secrets.randbelow(500_000)
+            self._free_uids = list(range(first, first + 470))
+        else:
+            self._free_uids = list(range(60_706, 60_706 + 470))
+            random.shuffle(self._free_uids)
 
     def _check_unprivileged_python(self) -> None:
         if not self._free_uids:
@@ -185,7 +239,9 @@ class ForkServer:
     def _try_one(self) -> None:
         """Make one sandbox and end it, so that what the kernel refuses is known before the first job."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        pid = self._fork(0, sandboxed.Channels(log=os.open("/dev/null", os.O_WRONLY), job=theirs, guard=theirs))
+        pid = self._fork(
+            0, sandboxed.Channels(log=os.open("/dev/null", os.O_WRONLY), job=theirs, guard=theirs)
+        )
         theirs.close()
         ours.shutdown(socket.SHUT_WR)
         answer = packets.receive(ours)

@@ -20,7 +20,9 @@ def kill_others(*, own_namespace: bool) -> None:
         try:
             while os.waitpid(-1, os.WNOHANG if not own_namespace else 0)[0]:
                 pass
-            time.sleep(0.0005)  # a killed process needs a moment to end; there is nothing to wait on for grandchildren
+            time.sleep(
+                0.0005
+            )  # a killed process needs a moment to end; there is nothing to wait on for grandchildren
         except ChildProcessError:
             return
 
@@ -63,8 +65,11 @@ def _kill(pids: Collection[int]) -> None:
 
 
 def _runs_as(pid: int, uid: int) -> bool:
+    """Whether `pid` runs as `uid`; dead ones that their parent has not reaped yet do not run."""
     try:
-        return os.stat(f"/proc/{pid}").st_uid == uid
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state = file.read().rpartition(b")")[2].split()[0]
+        return state != b"Z" and os.stat(f"/proc/{pid}").st_uid == uid
     except OSError:
         return False
 

@@ -12,7 +12,9 @@ from datetime import date, datetime
 from typing import Any
 
 _ABSENT = object()
-_FUNCTION_CALL = "<function call>"  # how forms show a default that is computed: the function's own one applies
+_FUNCTION_CALL = (
+    "<function call>"  # how forms show a default that is computed: the function's own one applies
+)
 _DATE_FORMATS = ("%d-%m-%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d")
 
 

@@ -155,7 +155,7 @@ def _load(path: str, code: str) -> ModuleType:
     linecache.cache[path] = (len(code), None, code.splitlines(keepends=True), path)  # also after a chdir
     if _IMPORTS_OF_SCRIPTS.search(code):
         python_imports.install(code)
-    exec(compile(code, path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - it is what we are for
+    exec(compile(code, path, "exec", dont_inherit=True), module.__dict__)
     return module
 
 
@@ -164,7 +164,9 @@ def _describe(error: BaseException, job: dict[str, Any] | None) -> dict[str, Any
     if isinstance(error, JobFailed):
         described["name"] = error.name
     elif isinstance(error, SystemExit):
-        what = error.code if isinstance(error.code, str) else f"The script ended with sys.exit({error.code!r})"
+        what = (
+            error.code if isinstance(error.code, str) else f"The script ended with sys.exit({error.code!r})"
+        )
         described |= {"message": what, "stack": _stack(error)}
     elif isinstance(error, SyntaxError) and error.text is not None:
         described["stack"] = "".join(traceback.format_exception_only(error))

@@ -151,7 +151,9 @@ def _hide(path: str, late: list[tuple[str, str]]) -> None:
             continue
         real = os.path.realpath(place)
         if os.path.isdir(real):
-            linux.mount("tmpfs", real, "tmpfs", linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV, "mode=000,size=4k")
+            linux.mount(
+                "tmpfs", real, "tmpfs", linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV, "mode=000,size=4k"
+            )
         else:
             os.makedirs(_STASH, 0o700, exist_ok=True)
             cover = f"{_STASH}/nothing"
@@ -169,7 +171,12 @@ def _make_devices() -> None:
             continue
         _make_place(target, is_folder=False)
         linux.mount(source, target, None, linux.MS_BIND)
-    for name, leads_to in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+    for name, leads_to in (
+        ("fd", "/proc/self/fd"),
+        ("stdin", "fd/0"),
+        ("stdout", "fd/1"),
+        ("stderr", "fd/2"),
+    ):
         os.symlink(leads_to, f"/dev/{name}")
     os.symlink(SHM_FOLDER, "/dev/shm")
     os.makedirs("/dev/pts", 0o755, exist_ok=True)
@@ -186,7 +193,9 @@ def _mknod(source: str, target: str) -> bool:
         if os.path.lexists(target) and not target.endswith("/tty"):
             os.unlink(target)
             return False
-        return os.path.lexists(target)  # /dev/tty cannot be opened without a terminal, which is as it should be
+        return os.path.lexists(
+            target
+        )  # /dev/tty cannot be opened without a terminal, which is as it should be
     return True
 
 

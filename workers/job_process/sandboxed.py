@@ -45,12 +45,11 @@ def run(
     network: bool,
 ) -> NoReturn:
     """Be the guard of a new sandbox. Called right after fork, as process 1 when there is a `view`. Never returns."""
+    began = time.monotonic()
     try:
         _forget_the_server(channels)
         if view is not None:
-            linux.unshare(
-                linux.CLONE_NEWNS | linux.CLONE_NEWIPC | (0 if network else linux.CLONE_NEWNET)
-            )
+            linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWIPC | (0 if network else linux.CLONE_NEWNET))
             view.add_private_parts(uid, gid)
             home, working = root_view.HOME_FOLDER, root_view.JOB_FOLDER
         else:
@@ -85,11 +84,16 @@ def run(
         finally:
             os._exit(125)
     try:
-        linux.prctl(linux.PR_SET_DUMPABLE, 0)  # so the job can neither trace this process nor see its descriptors
+        linux.prctl(
+            linux.PR_SET_DUMPABLE, 0
+        )  # so the job can neither trace this process nor see its descriptors
         channels.job.close()
         if view is None:
             _end_with_the_server()
-        _guard(channels.guard, pid, has_namespace=view is not None)
+        _guard(channels.guard, pid, began, has_namespace=view is not None)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            packets.send(channels.guard, "F", f"the guard failed: {error!r}".encode())
     finally:
         os._exit(1)
 
@@ -110,21 +114,29 @@ def _forget_the_server(channels: Channels) -> None:
 # --- the guard ---
 
 
-def _guard(worker: socket.socket, pid: int, *, has_namespace: bool) -> NoReturn:
+def _guard(worker: socket.socket, pid: int, began: float, *, has_namespace: bool) -> NoReturn:
     _rehearse_guard()
+    prepare_s = time.monotonic() - began
     received = packets.receive(worker)
     if received is None:  # nobody will ever send a job
         processes.kill_others(own_namespace=has_namespace)
         os._exit(0)
     limits: dict[str, Any] = json.loads(received[1])
     status, peak_kb, over_memory = _wait_for(pid, int(limits["memory_bytes"]), has_namespace)
+    job_ended_at = time.monotonic()
     processes.kill_others(own_namespace=has_namespace)
     peak_kb = max(peak_kb, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
     for kind, path in limits["result_files"].items():
         content = _read_result(path, int(limits["result_bytes"]))
         if content is not None:
             packets.send(worker, kind, content)
-    ended = {"exit_code": os.waitstatus_to_exitcode(status), "peak_kb": peak_kb, "over_memory": over_memory}
+    ended = {
+        "exit_code": os.waitstatus_to_exitcode(status),
+        "peak_kb": peak_kb,
+        "over_memory": over_memory,
+        "prepare_s": prepare_s,
+        "job_ended_at": job_ended_at,  # this clock is the same for all processes of a machine
+    }
     packets.send(worker, "X", json.dumps(ended).encode())
     os._exit(0)
 
@@ -202,9 +214,10 @@ def _read_result(path: str, limit: int) -> bytes | None:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
-    with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        return None
+    with open(fd, "rb") as file:
         return file.read(limit + 1)
 
 

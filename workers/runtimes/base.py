@@ -24,11 +24,15 @@ class Execution:
     script_path: str | None = None  # "f/ops/report"; None for code without a path, which runs as tmp/main
     timeout_s: float | None = None
     entrypoint: str = "main"
-    preprocess: bool = False  # call preprocessor(...) first; what it returns are the arguments of the entrypoint
+    preprocess: bool = (
+        False  # call preprocessor(...) first; what it returns are the arguments of the entrypoint
+    )
     # Shell languages: (name, default) by position, as jobs.signatures reads them. None: read from plain
     # assignments (name="$1") in the code.
     arg_order: Sequence[tuple[str, str | None]] | None = None
-    python_paths: Sequence[str] = ()  # folders with the job's own dependencies; below a read_only path of the host
+    python_paths: Sequence[
+        str
+    ] = ()  # folders with the job's own dependencies; below a read_only path of the host
     limits: Limits = field(default_factory=Limits)
 
 
@@ -47,7 +51,9 @@ class ExecutionFailed(Exception):
     """The script failed, for a reason its author should read. `error` has name and message, maybe stack, extra,
     step_id; all JSON values."""
 
-    def __init__(self, error: dict[str, Any], *, mem_peak_kb: int = 0, preprocessed_args_json: str | None = None):
+    def __init__(
+        self, error: dict[str, Any], *, mem_peak_kb: int = 0, preprocessed_args_json: str | None = None
+    ):
         super().__init__(error.get("message"))
         self.error = error
         self.mem_peak_kb = mem_peak_kb

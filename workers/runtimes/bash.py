@@ -13,7 +13,9 @@ from workers.runtimes.output import OutputPump
 from workers.sandbox import Ended, JobHost, Program, ProgramTimedOut
 
 _SCRIPT = "main.sh"
-_ASSIGNMENT = re.compile(r'^[ \t]*(\w+)="?\$(?:([1-9])|\{([1-9]\d?)(?::?-([^}"]*))?\})"?[ \t]*$', re.MULTILINE)
+_ASSIGNMENT = re.compile(
+    r'^[ \t]*(\w+)="?\$(?:([1-9])|\{([1-9]\d?)(?::?-([^}"]*))?\})"?[ \t]*$', re.MULTILINE
+)
 
 
 class Bash:
@@ -65,7 +67,9 @@ async def _result(ended: Ended, execution: Execution, pump: OutputPump) -> str:
         message = f"ExitCode: {ended.exit_code}, last log lines:\n{pump.last_lines}"
         raise ExecutionFailed({"name": "ExecutionErr", "message": message})
     if ended.overflowed:
-        raise results.result_too_large(limits.result_bytes + 1, limits.result_bytes, mem_peak_kb=ended.peak_kb)
+        raise results.result_too_large(
+            limits.result_bytes + 1, limits.result_bytes, mem_peak_kb=ended.peak_kb
+        )
     if "J" in ended.values:
         return await results.checked(ended.values["J"], what="./result.json")
     if "O" in ended.values:
@@ -78,7 +82,8 @@ def positional_order(code: str) -> list[tuple[str, str | None]]:
     """(name, default) by position, from lines such as name="$1" and name="${2:-default}"; "" names a gap."""
     found: dict[int, tuple[str, str | None]] = {}
     for name, short, braced, default in _ASSIGNMENT.findall(code):
-        found[int(short or braced)] = (name, default or None)
+        is_computed = "$" in default or "`" in default  # by Bash itself, when it gets an empty text
+        found[int(short or braced)] = (name, None if is_computed or not default else default)
     return [found.get(position, ("", None)) for position in range(1, max(found, default=0) + 1)]
 
 

@@ -20,7 +20,9 @@ def killed(ended: Ended, limits: Limits, last_lines: str = "") -> ExecutionFaile
     elif ended.exit_code < 0:
         message = f"Job was killed by signal {-ended.exit_code} ({_signal_name(-ended.exit_code)})"
         if ended.exit_code == -signal.SIGKILL:
-            message += f"; most often the machine is out of memory (limit of a job: {limits.memory_bytes >> 20} MiB)"
+            message += (
+                f"; most often the machine is out of memory (limit of a job: {limits.memory_bytes >> 20} MiB)"
+            )
         elif ended.exit_code == -signal.SIGXFSZ:
             message += f": a file grew beyond {limits.file_bytes:,} bytes"
     else:

@@ -77,7 +77,9 @@ async def _result(ended: Ended, execution: Execution) -> str:
     if "E" in ended.values:
         raise ExecutionFailed(results.error_object(ended.values["E"]))
     if "R" in ended.overflowed:
-        raise results.result_too_large(limits.result_bytes + 1, limits.result_bytes, mem_peak_kb=ended.peak_kb)
+        raise results.result_too_large(
+            limits.result_bytes + 1, limits.result_bytes, mem_peak_kb=ended.peak_kb
+        )
     if "R" in ended.values:
         return await results.checked(ended.values["R"], what="the result")
     killed = failures.killed(ended, limits)

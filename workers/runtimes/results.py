@@ -18,7 +18,9 @@ _THREAD_BYTES = 1 << 20
 async def checked(content: bytes, *, what: str) -> str:
     """`content` as JSON text that PostgreSQL stores. Raises ExecutionFailed; `what` names it in the message."""
     if len(content) > _THREAD_BYTES:
-        return await asyncio.to_thread(_checked, content, what)  # half a second for 100 MB: not in the event loop
+        return await asyncio.to_thread(
+            _checked, content, what
+        )  # half a second for 100 MB: not in the event loop
     return _checked(content, what)
 
 
@@ -42,7 +44,9 @@ def _checked(content: bytes, what: str) -> str:
             return to_json(value, postprocess=True)
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise ExecutionFailed({"name": "InvalidResult", "message": f"{what} is not valid JSON: {reason}"}) from None
+        raise ExecutionFailed(
+            {"name": "InvalidResult", "message": f"{what} is not valid JSON: {reason}"}
+        ) from None
     return text
 
 
@@ -52,6 +56,10 @@ def error_object(content: bytes) -> dict[str, Any]:
         error = json.loads(_checked(content, "the error"))
     except ExecutionFailed as failed:
         return failed.error
-    if isinstance(error, dict) and isinstance(error.get("name"), str) and isinstance(error.get("message"), str):
+    if (
+        isinstance(error, dict)
+        and isinstance(error.get("name"), str)
+        and isinstance(error.get("message"), str)
+    ):
         return error
     return {"name": "ExecutionErr", "message": "The job reported an error without name and message"}

@@ -80,7 +80,9 @@ class Ended:
     over_memory: bool  # killed because all its processes together used too much
     values: Mapping[str, bytes]  # what it sent and its result files, by kind
     overflowed: frozenset[str]  # kinds larger than result_bytes; their values are cut off
-    timings: Mapping[str, float]  # seconds: sandbox (waiting for one), send, run, drain
+    # Seconds: sandbox (waiting for a prepared one), send, job (until its process was dead), teardown (until nothing
+    # of it ran any more and all its output was read); and prepare, which was spent before there was a job.
+    timings: Mapping[str, float]
 
 
 class _Sandbox:
@@ -138,7 +140,8 @@ class JobHost:
         self.isolation: Isolation = "none"
         self.isolation_reason = "The job host has not been started."
         self.python_paths = tuple(str(Path(path).resolve()) for path in python_paths)
-        self._python = python or getattr(sys, "_base_executable", sys.executable)
+        # Not the virtual environment's: its packages are the worker's, not the jobs'.
+        self._python: str = python or str(getattr(sys, "_base_executable", None) or sys.executable)
         self._base_dir = str(Path(base_dir).resolve())
         self._policy = policy
         self._allowed = tuple(allowed)
@@ -236,9 +239,9 @@ class JobHost:
         ProgramTimedOut, and SandboxUnavailable when the sandbox was lost. However this ends, cancellation
         included, no process of the program is left when it returns.
         """
-        began = time.perf_counter()
+        began = time.monotonic()
         sandbox = await self._acquire()
-        acquired = time.perf_counter()
+        acquired = time.monotonic()
         run = _Run(self._loop, sandbox, limits.result_bytes, on_output)
         self._in_use += 1
         try:
@@ -246,7 +249,7 @@ class JobHost:
                 async with asyncio.timeout(timeout_s):
                     await run.send(program, limits)
                     self._top_up()
-                    sent = time.perf_counter()
+                    sent = time.monotonic()
                     await run.ended
             except TimeoutError:
                 await self._kill(sandbox)
@@ -254,7 +257,6 @@ class JobHost:
             except BaseException:
                 await self._kill(sandbox)
                 raise
-            ended = time.perf_counter()
             if self.isolation == "none":
                 await sandbox.gone  # its folder is on disk and is removed by the fork server
         finally:
@@ -266,8 +268,9 @@ class JobHost:
         timings = {
             "sandbox": acquired - began,
             "send": sent - acquired,
-            "run": ended - sent,
-            "drain": time.perf_counter() - ended,
+            "job": run.report["job_ended_at"] - sent,
+            "teardown": time.monotonic() - run.report["job_ended_at"],
+            "prepare": run.report["prepare_s"],
         }
         return Ended(
             exit_code=int(run.report["exit_code"]),
@@ -340,7 +343,7 @@ class JobHost:
         with theirs:
             code = _BOOTSTRAP.format(folder=str(_PACKAGE_FOLDER), fd=theirs.fileno())
             try:
-                process = subprocess.Popen(  # noqa: S603
+                process = subprocess.Popen(
                     [self._python, "-I", "-S", "-u", "-X", "utf8", "-c", code],
                     env={},
                     cwd="/",
@@ -353,7 +356,9 @@ class JobHost:
                 ours.close()
                 return f"cannot start {self._python}: {error.strerror}", None
         ours.setblocking(False)
-        packets_out = packets.packets("C", json.dumps({**self._configuration, "isolation": isolation}).encode())
+        packets_out = packets.packets(
+            "C", json.dumps({**self._configuration, "isolation": isolation}).encode()
+        )
         hello: dict[str, Any] = {"op": "refused", "message": "the fork server did not answer"}
         with contextlib.suppress(TimeoutError, OSError):
             async with asyncio.timeout(_START_TIMEOUT_S):
@@ -576,7 +581,7 @@ class _Run:
             self.report = json.loads(value)
             self._end()
         elif kind == "F":
-            self.setup_error = f"the sandbox could not be set up: {value.decode()}"
+            self.setup_error = f"the sandbox failed: {value.decode()}"
         else:
             self.values[kind] = value
 

@@ -33,7 +33,9 @@ def isolated(
 ) -> Iterator[Jobs]:
     """Jobs in each kind of isolation."""
     base_dir = tmp_path_factory.mktemp("base")
-    with started_with(request.param, base_dir, hidden_paths=[project_dir / "data"], read_only=[project_dir]) as jobs:
+    with started_with(
+        request.param, base_dir, hidden_paths=[project_dir / "data"], read_only=[project_dir]
+    ) as jobs:
         yield jobs
 
 

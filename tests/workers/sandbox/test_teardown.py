@@ -19,7 +19,8 @@ ESCAPE = """
 setsid sleep {marker}1 >/dev/null 2>&1 &
 (setsid sh -c 'sleep {marker}2 & sleep {marker}3 & wait' >/dev/null 2>&1 &)
 nohup sh -c 'trap "" TERM HUP INT; sleep {marker}4; sleep {marker}5' >/dev/null 2>&1 &
-while [ "$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -c '^{marker}[1-4]$')" -lt 4 ]; do sleep 0.01; done
+running() {{ cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -c '^{marker}[1-4]$'; }}
+while [ "$(running)" -lt 4 ]; do sleep 0.01; done
 echo started
 """
 
@@ -120,7 +121,9 @@ def test_when_the_fork_server_dies_its_jobs_are_reported_and_it_comes_back(tmp_p
         assert jobs.bash("echo back").result == "back"
 
 
-def test_jobs_die_with_a_worker_that_is_killed(tmp_path: Path, marker: str, wait_until: Callable[..., Any]) -> None:
+def test_jobs_die_with_a_worker_that_is_killed(
+    tmp_path: Path, marker: str, wait_until: Callable[..., Any]
+) -> None:
     import subprocess
     import sys
 
