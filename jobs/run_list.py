@@ -71,9 +71,10 @@ class RunQuery:
     def as_filters(self) -> JobFilters:
         """What `listings` understands."""
         return JobFilters(
-            statuses=None if self.status in ("", "waiting") else [self.status],
-            only_queued=self.status == "waiting",
-            running=False if self.status == "waiting" else None,
+            # Said about the queue alone or the outcome alone, so that an index of one table serves.
+            statuses=None if self.status in ("", "waiting", "running") else [self.status],
+            only_queued=self.status in ("waiting", "running"),
+            running={"waiting": False, "running": True}.get(self.status),
             path_like=_at_or_below(self.path),
             created_by=listings.patterns(self.user, allow_wildcards=True),
             worker=listings.patterns(self.worker, allow_wildcards=True),
