@@ -20,6 +20,7 @@ from windmill_site.console import Console
 from windmill_site.data_folder import PROJECT_DIR, DataFolder, StartError
 from windmill_site.embedded_postgres import EmbeddedPostgres
 
+MOST_DEFAULT_SLOTS = 4  # jobs at once when nobody said how many
 MODES = ("standalone", "server", "worker")
 SERVER_STOP_S = (
     10.0  # open requests and websockets get this long; the workers' jobs get all the time they need
@@ -242,7 +243,7 @@ class Supervisor:
             environment["NUM_WORKERS"] = str(options.workers)
         elif options.mode == "standalone" and not environment.get("NUM_WORKERS"):
             # With one slot a single long job would hold up everything that a person tries meanwhile.
-            environment["NUM_WORKERS"] = str(min(os.cpu_count() or 1, _MOST_DEFAULT_SLOTS))
+            environment["NUM_WORKERS"] = str(min(os.cpu_count() or 1, MOST_DEFAULT_SLOTS))
         environment["MODE"] = options.mode
         environment["DATA_DIR"] = str(folder.path)
         environment.setdefault("STATIC_ROOT", str(folder.static))
