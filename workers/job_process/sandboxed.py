@@ -145,8 +145,9 @@ def _rehearse_guard() -> None:
     """Touch what reporting a job's end touches, before somebody waits for it (see python_main.rehearse)."""
     rehearsed = {"memory_bytes": 1, "result_files": {}}
     json.loads(json.dumps({**rehearsed, "exit_code": os.waitstatus_to_exitcode(256), "over_memory": False}))
-    os.waitpid(-1, os.WNOHANG)
-    signal.sigtimedwait([signal.SIGCHLD], 0)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(os.getpid(), os.WNOHANG)  # not -1: the job may have ended by now, and that must be seen
+    signal.sigtimedwait([signal.SIGUSR2], 0)
     resource.getrusage(resource.RUSAGE_CHILDREN)
     list(packets.packets("X", b"{}"))
     time.monotonic()
