@@ -33,6 +33,7 @@ _BOOTSTRAP = (
 _READ_BYTES = 65_536
 _RESTART_DELAYS_S = (0.05, 0.5, 2.0, 10.0)
 _START_TIMEOUT_S = 30.0
+_TOP_UP_DELAY_S = 0.01  # short jobs are over by then
 
 
 class SandboxUnavailable(Exception):
@@ -248,7 +249,11 @@ class JobHost:
             try:
                 async with asyncio.timeout(timeout_s):
                     await run.send(program, limits)
-                    self._top_up()
+                    if self._ready:
+                        # The next job has its sandbox; preparing another would only take the processor from this one.
+                        self._loop.call_later(_TOP_UP_DELAY_S, self._top_up)
+                    else:
+                        self._top_up()
                     sent = time.monotonic()
                     await run.ended
             except TimeoutError:
