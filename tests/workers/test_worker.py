@@ -321,7 +321,7 @@ def test_arguments_that_name_something_unreadable_fail_the_job_with_a_sentence(
     assert worker.runner.requests == []
 
 
-def test_the_timeout_is_the_shortest_of_those_that_apply(
+def test_a_timeout_of_its_own_beats_the_default_and_nothing_beats_the_maximum(
     start_worker: Start, make_job: Make, wait_until: Any
 ) -> None:
     runner = start_worker(default_timeout_s=300, max_timeout_s=1000).runner
@@ -331,7 +331,7 @@ def test_the_timeout_is_the_shortest_of_those_that_apply(
     make_job(raw_code="return 1", timeout_s=5000)
 
     wait_until(lambda: CompletedJob.objects.count() == 3)
-    assert sorted(request.timeout_s for request in runner.requests) == [20, 300, 300]
+    assert sorted(request.timeout_s for request in runner.requests) == [20, 300, 1000]
 
 
 def test_a_job_that_waits_is_seen_as_occupancy(
