@@ -10,12 +10,12 @@ TAGS = ["python3", "bash", "dependency", "flow", "other"]
 def run(arguments: list[str]) -> None:
     queued = int(arguments[0]) if arguments else 200_000
     completed = int(arguments[1]) if len(arguments) > 1 else 1_000_000
-    table = [["empty database", *_measure()]]
+    table: list[tuple[str, float, float]] = [("empty database", *_measure())]
     harness.queue_many(queued // 2, tag="gpu")
     harness.queue_many(queued // 4, tag="python3", later=True)
     harness.queue_many(queued // 4, tag="python3")
     harness.execute("ANALYZE queue")
-    table.append([f"{queued:,} queued", *_measure()])
+    table.append((f"{queued:,} queued", *_measure()))
     harness.execute(
         """
         INSERT INTO completed_job (id, workspace_id, status, started_at, duration_ms, result)
@@ -24,7 +24,7 @@ def run(arguments: list[str]) -> None:
         [completed],
     )
     harness.execute("ANALYZE completed_job")
-    table.append([f"{queued:,} queued, {completed:,} completed", *_measure()])
+    table.append((f"{queued:,} queued, {completed:,} completed", *_measure()))
     harness.forget_jobs()
     base = table[0][1]
     harness.report(

@@ -36,8 +36,8 @@ def prepare_database() -> str:
             "DATABASE_URL is not set; start benchmarks with ./windmill bench, which brings its own PostgreSQL"
         )
     with psycopg.connect(admin_url, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")  # type: ignore[arg-type]
-        connection.execute(f"CREATE DATABASE {DATABASE}")  # type: ignore[arg-type]
+        connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {DATABASE}")
     base, _, query = admin_url.partition("?")
     url = base.rsplit("/", 1)[0] + f"/{DATABASE}" + (f"?{query}" if query else "")
     os.environ.update(DATABASE_URL=url, LOG_LEVEL="WARNING", DJANGO_SETTINGS_MODULE="windmill_site.settings")

@@ -16,12 +16,12 @@ def run(arguments: list[str]) -> None:
         first, begin = _transactions(), time.monotonic()
         time.sleep(WINDOW_S)
         rate = (_transactions() - first) / (time.monotonic() - begin)
-        table = [
-            ["worker (with its fork server)", _memory_mb(worker.pid)],
-            ["server", _memory_mb(_pid_on(url))],
-            ["PostgreSQL", _postgres_mb()],
-        ]
-        table.append(["all", sum(row[1] for row in table)])
+        memory = {
+            "worker (with its fork server)": _memory_mb(worker.pid),
+            "server": _memory_mb(_pid_on(url)),
+            "PostgreSQL": _postgres_mb(),
+        }
+        table = [*memory.items(), ("all", sum(memory.values()))]
         harness.report("idle", ["memory", "MB"], table, transactions_per_second=rate, window_s=WINDOW_S)
 
 
@@ -55,7 +55,7 @@ def _pid_on(url: str) -> int:
     return next(
         c.pid
         for c in psutil.net_connections("tcp")
-        if c.laddr.port == port and c.status == psutil.CONN_LISTEN and c.pid
+        if c.laddr and c.laddr.port == port and c.status == psutil.CONN_LISTEN and c.pid
     )
 
 

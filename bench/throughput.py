@@ -25,7 +25,7 @@ def _rate(language: str, count: int) -> float:
         harness.wait_until(
             lambda number=number: harness.scalar("SELECT count(*) FROM completed_job") == number,
             "the jobs",
-            every_s=0.1,  # type: ignore[misc]
+            every_s=0.1,
         )
     seconds = harness.scalar(
         "SELECT extract(epoch FROM max(completed_at) - min(started_at)) FROM completed_job"

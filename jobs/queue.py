@@ -370,7 +370,9 @@ def delete_expired_jobs() -> int:
     The instance setting retention_period_secs says how long they are kept (0: for ever), JOB_RETENTION_SECONDS while it
     is not set. As many as JOB_CLEANUP_BATCH_SIZE means that there may be more.
     """
-    retention_s = InstanceSetting.objects.filter(pk="retention_period_secs").values_list("value", flat=True).first()
+    retention_s = (
+        InstanceSetting.objects.filter(pk="retention_period_secs").values_list("value", flat=True).first()
+    )
     if not isinstance(retention_s, int):
         retention_s = settings.JOB_RETENTION_SECONDS
     if retention_s <= 0:

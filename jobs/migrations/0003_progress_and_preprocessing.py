@@ -6,32 +6,33 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('jobs', '0002_queue_storage_and_views'),
+        ("jobs", "0002_queue_storage_and_views"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='JobProgress',
+            name="JobProgress",
             fields=[
-                ('job_id', models.UUIDField(primary_key=True, serialize=False)),
-                ('workspace_id', models.CharField(max_length=50)),
-                ('percent', models.SmallIntegerField()),
-                ('updated_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("job_id", models.UUIDField(primary_key=True, serialize=False)),
+                ("workspace_id", models.CharField(max_length=50)),
+                ("percent", models.SmallIntegerField()),
+                ("updated_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
-                'db_table': 'job_progress',
+                "db_table": "job_progress",
             },
         ),
         migrations.AddField(
-            model_name='job',
-            name='preprocessed',
+            model_name="job",
+            name="preprocessed",
             field=models.BooleanField(blank=True, null=True),
         ),
         migrations.AlterField(
-            model_name='script',
-            name='labels',
-            field=django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=50), blank=True, null=True, size=None),
+            model_name="script",
+            name="labels",
+            field=django.contrib.postgres.fields.ArrayField(
+                base_field=models.CharField(max_length=50), blank=True, null=True, size=None
+            ),
         ),
     ]

@@ -16,8 +16,17 @@ DOCUMENTED = (ROOT / "docs" / "configuration.md").read_text()
 def load_settings(**environment: str) -> subprocess.CompletedProcess[str]:
     """Import the settings in a process of its own, with nothing but these variables."""
     return subprocess.run(
-        [sys.executable, "-c", "import windmill_site.settings as s; print(s.NUM_WORKERS, s.SLEEP_QUEUE, s.MODE)"],
-        env={"PATH": os.environ["PATH"], "SECRET_KEY": "k" * 32, "DATABASE_URL": "postgres://u:p@h/d", **environment},
+        [
+            sys.executable,
+            "-c",
+            "import windmill_site.settings as s; print(s.NUM_WORKERS, s.SLEEP_QUEUE, s.MODE)",
+        ],
+        env={
+            "PATH": os.environ["PATH"],
+            "SECRET_KEY": "k" * 32,
+            "DATABASE_URL": "postgres://u:p@h/d",
+            **environment,
+        },
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -1,6 +1,7 @@
 """Demo data for every page: a workspace with people, scripts, secrets, resources and runs. For trying things out."""
 
 from pathlib import Path
+from typing import Any
 
 from django.db import transaction
 
@@ -48,7 +49,7 @@ def seed(admin: Account) -> int:
     if Job.objects.filter(workspace_id=WORKSPACE).exists():
         return 0
     by_path = {script.path: script for script in deployed}
-    plan = [
+    plan: list[tuple[str, dict[str, Any]]] = [
         *[("f/sales/sales_by_region", {}) for _ in range(6)],
         *[("f/sales/weekly_report", {"week": week}) for week in range(44, 48)],
         ("f/ops/import_contacts", {}),

@@ -4,22 +4,20 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Config',
+            name="Config",
             fields=[
-                ('name', models.CharField(max_length=255, primary_key=True, serialize=False)),
-                ('config', models.JSONField(default=dict)),
+                ("name", models.CharField(max_length=255, primary_key=True, serialize=False)),
+                ("config", models.JSONField(default=dict)),
             ],
             options={
-                'db_table': 'config',
-                'ordering': ('name',),
+                "db_table": "config",
+                "ordering": ("name",),
             },
         ),
     ]

@@ -7,258 +7,414 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Account',
+            name="Account",
             fields=[
-                ('email', models.CharField(max_length=255, primary_key=True, serialize=False)),
-                ('password', models.CharField(db_column='password_hash', max_length=255)),
-                ('login_type', models.CharField(default='password', max_length=50)),
-                ('super_admin', models.BooleanField(default=False)),
-                ('devops', models.BooleanField(default=False)),
-                ('verified', models.BooleanField(default=True)),
-                ('name', models.CharField(blank=True, max_length=255, null=True)),
-                ('company', models.CharField(blank=True, max_length=255, null=True)),
-                ('username', models.CharField(blank=True, max_length=50, null=True)),
-                ('disabled', models.BooleanField(default=False)),
-                ('first_time_user', models.BooleanField(default=False)),
-                ('must_change_password', models.BooleanField(default=False)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("email", models.CharField(max_length=255, primary_key=True, serialize=False)),
+                ("password", models.CharField(db_column="password_hash", max_length=255)),
+                ("login_type", models.CharField(default="password", max_length=50)),
+                ("super_admin", models.BooleanField(default=False)),
+                ("devops", models.BooleanField(default=False)),
+                ("verified", models.BooleanField(default=True)),
+                ("name", models.CharField(blank=True, max_length=255, null=True)),
+                ("company", models.CharField(blank=True, max_length=255, null=True)),
+                ("username", models.CharField(blank=True, max_length=50, null=True)),
+                ("disabled", models.BooleanField(default=False)),
+                ("first_time_user", models.BooleanField(default=False)),
+                ("must_change_password", models.BooleanField(default=False)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
-                'db_table': 'password',
-                'ordering': ('email',),
+                "db_table": "password",
+                "ordering": ("email",),
             },
         ),
         migrations.CreateModel(
-            name='InstanceSetting',
+            name="InstanceSetting",
             fields=[
-                ('name', models.CharField(max_length=255, primary_key=True, serialize=False)),
-                ('value', models.JSONField()),
-                ('updated_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("name", models.CharField(max_length=255, primary_key=True, serialize=False)),
+                ("value", models.JSONField()),
+                ("updated_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
-                'db_table': 'global_settings',
-                'ordering': ('name',),
+                "db_table": "global_settings",
+                "ordering": ("name",),
             },
         ),
         migrations.CreateModel(
-            name='Workspace',
+            name="Workspace",
             fields=[
-                ('id', models.CharField(max_length=50, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=100)),
-                ('owner', models.CharField(max_length=255)),
-                ('color', models.CharField(blank=True, max_length=20, null=True)),
-                ('deleted', models.BooleanField(default=False)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('parent_workspace', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, to='workspaces.workspace')),
+                ("id", models.CharField(max_length=50, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=100)),
+                ("owner", models.CharField(max_length=255)),
+                ("color", models.CharField(blank=True, max_length=20, null=True)),
+                ("deleted", models.BooleanField(default=False)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "parent_workspace",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        to="workspaces.workspace",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'workspace',
-                'ordering': ('id',),
+                "db_table": "workspace",
+                "ordering": ("id",),
             },
         ),
         migrations.CreateModel(
-            name='AuditEntry',
+            name="AuditEntry",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('workspace_id', models.CharField(max_length=50)),
-                ('timestamp', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('username', models.CharField(max_length=255)),
-                ('email', models.CharField(blank=True, default='', max_length=255)),
-                ('operation', models.CharField(max_length=50)),
-                ('action_kind', models.CharField(choices=[('create', 'Create'), ('update', 'Update'), ('delete', 'Delete'), ('execute', 'Execute')], max_length=10)),
-                ('resource', models.CharField(blank=True, max_length=255, null=True)),
-                ('parameters', models.JSONField(blank=True, null=True)),
-                ('span', models.CharField(blank=True, max_length=255, null=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("workspace_id", models.CharField(max_length=50)),
+                ("timestamp", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("username", models.CharField(max_length=255)),
+                ("email", models.CharField(blank=True, default="", max_length=255)),
+                ("operation", models.CharField(max_length=50)),
+                (
+                    "action_kind",
+                    models.CharField(
+                        choices=[
+                            ("create", "Create"),
+                            ("update", "Update"),
+                            ("delete", "Delete"),
+                            ("execute", "Execute"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
+                ("resource", models.CharField(blank=True, max_length=255, null=True)),
+                ("parameters", models.JSONField(blank=True, null=True)),
+                ("span", models.CharField(blank=True, max_length=255, null=True)),
             ],
             options={
-                'verbose_name_plural': 'audit entries',
-                'db_table': 'audit',
-                'ordering': ('-id',),
-                'indexes': [models.Index(fields=['workspace_id', '-id'], name='audit_workspace_idx'), models.Index(fields=['timestamp'], name='audit_timestamp_idx')],
+                "verbose_name_plural": "audit entries",
+                "db_table": "audit",
+                "ordering": ("-id",),
+                "indexes": [
+                    models.Index(fields=["workspace_id", "-id"], name="audit_workspace_idx"),
+                    models.Index(fields=["timestamp"], name="audit_timestamp_idx"),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='WorkspaceKey',
+            name="WorkspaceKey",
             fields=[
-                ('workspace', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, serialize=False, to='workspaces.workspace')),
-                ('key', models.TextField()),
+                (
+                    "workspace",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        serialize=False,
+                        to="workspaces.workspace",
+                    ),
+                ),
+                ("key", models.TextField()),
             ],
             options={
-                'db_table': 'workspace_key',
+                "db_table": "workspace_key",
             },
         ),
         migrations.CreateModel(
-            name='Member',
+            name="Member",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('username', models.CharField(max_length=255)),
-                ('email', models.CharField(max_length=255)),
-                ('is_admin', models.BooleanField(default=False)),
-                ('operator', models.BooleanField(default=False)),
-                ('disabled', models.BooleanField(default=False)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='workspaces.workspace')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("username", models.CharField(max_length=255)),
+                ("email", models.CharField(max_length=255)),
+                ("is_admin", models.BooleanField(default=False)),
+                ("operator", models.BooleanField(default=False)),
+                ("disabled", models.BooleanField(default=False)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "workspace",
+                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="workspaces.workspace"),
+                ),
             ],
             options={
-                'db_table': 'usr',
-                'ordering': ('username',),
+                "db_table": "usr",
+                "ordering": ("username",),
             },
         ),
         migrations.CreateModel(
-            name='Group',
+            name="Group",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=50)),
-                ('summary', models.TextField(blank=True, default='')),
-                ('extra_perms', models.JSONField(blank=True, default=dict)),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='workspaces.workspace')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=50)),
+                ("summary", models.TextField(blank=True, default="")),
+                ("extra_perms", models.JSONField(blank=True, default=dict)),
+                (
+                    "workspace",
+                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="workspaces.workspace"),
+                ),
             ],
             options={
-                'db_table': 'group_',
-                'ordering': ('name',),
+                "db_table": "group_",
+                "ordering": ("name",),
             },
         ),
         migrations.CreateModel(
-            name='Folder',
+            name="Folder",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=50)),
-                ('display_name', models.CharField(blank=True, default='', max_length=100)),
-                ('summary', models.TextField(blank=True, null=True)),
-                ('owners', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=255), blank=True, default=list, size=None)),
-                ('extra_perms', models.JSONField(blank=True, default=dict)),
-                ('default_permissioned_as', models.JSONField(blank=True, default=list)),
-                ('labels', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=50), blank=True, default=list, size=None)),
-                ('created_by', models.CharField(blank=True, max_length=255, null=True)),
-                ('edited_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='workspaces.workspace')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=50)),
+                ("display_name", models.CharField(blank=True, default="", max_length=100)),
+                ("summary", models.TextField(blank=True, null=True)),
+                (
+                    "owners",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=255), blank=True, default=list, size=None
+                    ),
+                ),
+                ("extra_perms", models.JSONField(blank=True, default=dict)),
+                ("default_permissioned_as", models.JSONField(blank=True, default=list)),
+                (
+                    "labels",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=50), blank=True, default=list, size=None
+                    ),
+                ),
+                ("created_by", models.CharField(blank=True, max_length=255, null=True)),
+                ("edited_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "workspace",
+                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="workspaces.workspace"),
+                ),
             ],
             options={
-                'db_table': 'folder',
-                'ordering': ('name',),
+                "db_table": "folder",
+                "ordering": ("name",),
             },
         ),
         migrations.CreateModel(
-            name='GroupMember',
+            name="GroupMember",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('group', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='workspaces.group')),
-                ('member', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='workspaces.member')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "group",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="memberships",
+                        to="workspaces.group",
+                    ),
+                ),
+                (
+                    "member",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="memberships",
+                        to="workspaces.member",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'usr_to_group',
-                'constraints': [models.UniqueConstraint(fields=('group', 'member'), name='usr_once_a_group')],
+                "db_table": "usr_to_group",
+                "constraints": [models.UniqueConstraint(fields=("group", "member"), name="usr_once_a_group")],
             },
         ),
         migrations.CreateModel(
-            name='Variable',
+            name="Variable",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('path', models.CharField(max_length=255)),
-                ('value', models.TextField()),
-                ('is_secret', models.BooleanField(default=False)),
-                ('description', models.TextField(blank=True, default='')),
-                ('extra_perms', models.JSONField(blank=True, default=dict)),
-                ('labels', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=50), blank=True, default=list, size=None)),
-                ('account', models.IntegerField(blank=True, null=True)),
-                ('is_oauth', models.BooleanField(default=False)),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('edited_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('edited_by', models.CharField(blank=True, default='', max_length=255)),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='workspaces.workspace')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("path", models.CharField(max_length=255)),
+                ("value", models.TextField()),
+                ("is_secret", models.BooleanField(default=False)),
+                ("description", models.TextField(blank=True, default="")),
+                ("extra_perms", models.JSONField(blank=True, default=dict)),
+                (
+                    "labels",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=50), blank=True, default=list, size=None
+                    ),
+                ),
+                ("account", models.IntegerField(blank=True, null=True)),
+                ("is_oauth", models.BooleanField(default=False)),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                ("edited_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("edited_by", models.CharField(blank=True, default="", max_length=255)),
+                (
+                    "workspace",
+                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="workspaces.workspace"),
+                ),
             ],
             options={
-                'db_table': 'variable',
-                'ordering': ('path',),
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'path'), name='variable_path_once_a_workspace')],
+                "db_table": "variable",
+                "ordering": ("path",),
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("workspace", "path"), name="variable_path_once_a_workspace"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Token',
+            name="Token",
             fields=[
-                ('token_hash', models.CharField(max_length=64, primary_key=True, serialize=False)),
-                ('token_prefix', models.CharField(max_length=10)),
-                ('email', models.CharField(db_index=True, max_length=255)),
-                ('label', models.CharField(blank=True, max_length=255, null=True)),
-                ('expiration', models.DateTimeField(blank=True, null=True)),
-                ('scopes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=1000), blank=True, null=True, size=None)),
-                ('read_only', models.BooleanField(default=False)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('last_used_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('workspace', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, to='workspaces.workspace')),
+                ("token_hash", models.CharField(max_length=64, primary_key=True, serialize=False)),
+                ("token_prefix", models.CharField(max_length=10)),
+                ("email", models.CharField(db_index=True, max_length=255)),
+                ("label", models.CharField(blank=True, max_length=255, null=True)),
+                ("expiration", models.DateTimeField(blank=True, null=True)),
+                (
+                    "scopes",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=1000), blank=True, null=True, size=None
+                    ),
+                ),
+                ("read_only", models.BooleanField(default=False)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("last_used_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to="workspaces.workspace",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'token',
-                'ordering': ('-created_at',),
-                'indexes': [models.Index(fields=['token_prefix'], name='token_prefix_idx')],
+                "db_table": "token",
+                "ordering": ("-created_at",),
+                "indexes": [models.Index(fields=["token_prefix"], name="token_prefix_idx")],
             },
         ),
         migrations.CreateModel(
-            name='ResourceType',
+            name="ResourceType",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=50)),
-                ('schema', models.JSONField(blank=True, null=True)),
-                ('description', models.TextField(blank=True, default='')),
-                ('format_extension', models.CharField(blank=True, max_length=20, null=True)),
-                ('is_fileset', models.BooleanField(default=False)),
-                ('display_name', models.CharField(blank=True, max_length=100, null=True)),
-                ('created_by', models.CharField(blank=True, max_length=255, null=True)),
-                ('edited_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='workspaces.workspace')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=50)),
+                ("schema", models.JSONField(blank=True, null=True)),
+                ("description", models.TextField(blank=True, default="")),
+                ("format_extension", models.CharField(blank=True, max_length=20, null=True)),
+                ("is_fileset", models.BooleanField(default=False)),
+                ("display_name", models.CharField(blank=True, max_length=100, null=True)),
+                ("created_by", models.CharField(blank=True, max_length=255, null=True)),
+                ("edited_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "workspace",
+                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="workspaces.workspace"),
+                ),
             ],
             options={
-                'db_table': 'resource_type',
-                'ordering': ('name',),
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'name'), name='resource_type_once_a_workspace')],
+                "db_table": "resource_type",
+                "ordering": ("name",),
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("workspace", "name"), name="resource_type_once_a_workspace"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Resource',
+            name="Resource",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('path', models.CharField(max_length=255)),
-                ('value', models.JSONField(blank=True, null=True)),
-                ('description', models.TextField(blank=True, default='')),
-                ('resource_type', models.CharField(max_length=50)),
-                ('extra_perms', models.JSONField(blank=True, default=dict)),
-                ('labels', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=50), blank=True, default=list, size=None)),
-                ('created_by', models.CharField(blank=True, max_length=255, null=True)),
-                ('edited_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='workspaces.workspace')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("path", models.CharField(max_length=255)),
+                ("value", models.JSONField(blank=True, null=True)),
+                ("description", models.TextField(blank=True, default="")),
+                ("resource_type", models.CharField(max_length=50)),
+                ("extra_perms", models.JSONField(blank=True, default=dict)),
+                (
+                    "labels",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=50), blank=True, default=list, size=None
+                    ),
+                ),
+                ("created_by", models.CharField(blank=True, max_length=255, null=True)),
+                ("edited_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "workspace",
+                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="workspaces.workspace"),
+                ),
             ],
             options={
-                'db_table': 'resource',
-                'ordering': ('path',),
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'path'), name='resource_path_once_a_workspace')],
+                "db_table": "resource",
+                "ordering": ("path",),
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("workspace", "path"), name="resource_path_once_a_workspace"
+                    )
+                ],
             },
         ),
         migrations.AddConstraint(
-            model_name='member',
-            constraint=models.UniqueConstraint(fields=('workspace', 'username'), name='usr_username_once_a_workspace'),
+            model_name="member",
+            constraint=models.UniqueConstraint(
+                fields=("workspace", "username"), name="usr_username_once_a_workspace"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='member',
-            constraint=models.UniqueConstraint(fields=('email', 'workspace'), name='usr_email_once_a_workspace'),
+            model_name="member",
+            constraint=models.UniqueConstraint(
+                fields=("email", "workspace"), name="usr_email_once_a_workspace"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='member',
-            constraint=models.CheckConstraint(condition=models.Q(('is_admin', True), ('operator', True), _negated=True), name='usr_admin_is_not_operator'),
+            model_name="member",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("is_admin", True), ("operator", True), _negated=True),
+                name="usr_admin_is_not_operator",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='group',
-            constraint=models.UniqueConstraint(fields=('workspace', 'name'), name='group_name_once_a_workspace'),
+            model_name="group",
+            constraint=models.UniqueConstraint(
+                fields=("workspace", "name"), name="group_name_once_a_workspace"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='folder',
-            constraint=models.UniqueConstraint(fields=('workspace', 'name'), name='folder_name_once_a_workspace'),
+            model_name="folder",
+            constraint=models.UniqueConstraint(
+                fields=("workspace", "name"), name="folder_name_once_a_workspace"
+            ),
         ),
     ]

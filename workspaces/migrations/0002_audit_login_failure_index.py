@@ -4,14 +4,17 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('workspaces', '0001_initial'),
+        ("workspaces", "0001_initial"),
     ]
 
     operations = [
         migrations.AddIndex(
-            model_name='auditentry',
-            index=models.Index(condition=models.Q(('operation', 'users.login_failure')), fields=['timestamp'], name='audit_login_failure_idx'),
+            model_name="auditentry",
+            index=models.Index(
+                condition=models.Q(("operation", "users.login_failure")),
+                fields=["timestamp"],
+                name="audit_login_failure_idx",
+            ),
         ),
     ]
