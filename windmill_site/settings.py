@@ -141,7 +141,6 @@ if HEARTBEAT_SECONDS * 2 > ZOMBIE_JOB_TIMEOUT:
         f"HEARTBEAT_SECONDS is {HEARTBEAT_SECONDS} and ZOMBIE_JOB_TIMEOUT is {ZOMBIE_JOB_TIMEOUT}; the timeout must be "
         "at least twice the heartbeat, or healthy jobs are taken for dead."
     )
-KEEP_JOB_DIR = _bool("KEEP_JOB_DIR", default=False)
 JOB_ISOLATION = env.str("JOB_ISOLATION", default="warn")
 if JOB_ISOLATION not in ("refuse", "warn"):
     _stop(
@@ -188,6 +187,8 @@ if not TESTING:
         "max_idle": 120,
     }
 _database["CONN_MAX_AGE"] = 0
+# After a restart or failover of the database the pool holds dead connections; a request must not be given one.
+_database["CONN_HEALTH_CHECKS"] = True
 # A transaction-mode pooler may hand each transaction another server connection: nothing may be session-scoped.
 _database["DISABLE_SERVER_SIDE_CURSORS"] = True
 DATABASES = {"default": _database}
