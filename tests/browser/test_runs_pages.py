@@ -191,7 +191,7 @@ def test_all_matching_runs_are_canceled_with_their_count(
     page = ada_page
     for _ in range(55):
         start()
-    other = start("other")
+    other = start(f"kept-{ada.workspace.id}")
     page.goto(ada.url(f"runs/?q=tag:idle-{ada.workspace.id}"))
 
     page.get_by_role("checkbox", name="Select all on this page").check()
