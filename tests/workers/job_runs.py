@@ -18,6 +18,9 @@ import pytest
 from workers.runtimes import Execution, ExecutionFailed, Outcome, executors
 from workers.sandbox import Isolation, IsolationRefused, JobHost
 
+# Namespaces without a user namespace are for root only.
+ISOLATED: list[Isolation] = ["namespaces", "user-namespaces"] if os.geteuid() == 0 else ["user-namespaces"]
+
 
 class Log:
     """Keeps what a job prints; `event` is set at each piece."""
@@ -100,8 +103,6 @@ def started(**options: Any) -> Iterator[Jobs]:
 @contextmanager
 def started_with(isolation: Isolation, base_dir: Path, **options: Any) -> Iterator[Jobs]:
     """A started JobHost with exactly this isolation. Skips the test where the kernel does not offer it."""
-    if isolation == "namespaces" and os.geteuid() != 0:
-        pytest.skip("namespaces without a user namespace are for root")
     if isolation == "user-namespaces" and os.geteuid() == 0:
         # The fork server becomes an ordinary user then, who needs a Python that he can read.
         options.setdefault("python", _python_for_everybody())

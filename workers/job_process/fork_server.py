@@ -234,7 +234,7 @@ class ForkServer:
         for name in os.listdir(self._base_dir):
             pid, dash, number = name.partition("-")
             if dash and pid.isdigit() and number.isdigit() and not os.path.exists(f"/proc/{pid}/stat"):
-                shutil.rmtree(f"{self._base_dir}/{name}", ignore_errors=True)
+                _remove(f"{self._base_dir}/{name}")
 
     def _try_one(self) -> None:
         """Make one sandbox and end it, so that what the kernel refuses is known before the first job."""
@@ -349,7 +349,7 @@ class ForkServer:
                 continue
             if self._view is None:
                 processes.kill_strays(guards=self._pids, uid=self._uids.get(number))
-                shutil.rmtree(self._folder(number), ignore_errors=True)
+                _remove(self._folder(number))
             self._release(number)
             _say(self._control, {"op": "gone", "id": number})
 
@@ -358,7 +358,7 @@ class ForkServer:
         if uid is not None:
             self._free_uids.append(uid)
         if number == 0 and self._view is None:
-            shutil.rmtree(self._folder(number), ignore_errors=True)
+            _remove(self._folder(number))
 
     def end(self) -> NoReturn:
         """End this process and every job with it."""
@@ -370,8 +370,20 @@ class ForkServer:
                 if pid in self._pids:
                     number = self._pids.pop(pid)
                     processes.kill_strays(guards=self._pids, uid=self._uids.get(number))
-                    shutil.rmtree(self._folder(number), ignore_errors=True)
+                    _remove(self._folder(number))
         os._exit(0)
+
+
+def _remove(folder: str) -> None:
+    """Delete a job's folder, also what the job made unreadable for its own user (us, where we are not root)."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if os.path.lexists(folder):
+        for place, folders, _ in os.walk(folder):
+            for name in folders:
+                if not os.path.islink(f"{place}/{name}"):
+                    with contextlib.suppress(OSError):
+                        os.chmod(f"{place}/{name}", 0o700)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _warm_up(modules: list[str]) -> None:

@@ -95,6 +95,7 @@ class _Sandbox:
         self.log = -1
         self.job: socket.socket | None = None
         self.guard: socket.socket | None = None
+        self.is_used = False
 
     def attach(self, fds: Sequence[int]) -> None:
         self.log, job, guard = fds
@@ -287,9 +288,8 @@ class JobHost:
         )
 
     async def settle(self) -> None:
-        """Wait until every sandbox that is not ready for use is gone: what ended jobs left has been taken down."""
-        ready = {sandbox.number for sandbox in self._ready}
-        ending = [one.gone for one in self._sandboxes.values() if one.number not in ready and one.job is None]
+        """Wait until the sandboxes of all jobs that ended are gone, on the kernel's side too."""
+        ending = [one.gone for one in self._sandboxes.values() if one.is_used and one.job is None]
         if ending:
             await asyncio.wait(ending)
 
@@ -299,16 +299,20 @@ class JobHost:
         if self._is_closing:
             raise SandboxUnavailable("the job host is closed")
         if self._ready:
-            return self._ready.popleft()
+            return self._taken(self._ready.popleft())
         waiter: asyncio.Future[_Sandbox] = self._loop.create_future()
         self._waiting.append(waiter)
         self._top_up()
         try:
-            return await waiter
+            return self._taken(await waiter)
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                 self._offer(waiter.result())
             raise
+
+    def _taken(self, sandbox: _Sandbox) -> _Sandbox:
+        sandbox.is_used = True
+        return sandbox
 
     def _offer(self, sandbox: _Sandbox) -> None:
         while self._waiting:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.job_runs import Jobs, started_with
+from tests.workers.job_runs import ISOLATED, Jobs, started_with
 from workers.sandbox import Isolation
 
 
@@ -27,7 +27,7 @@ def secrets_dir(project_dir: Path) -> Path:
     return project_dir / "data"
 
 
-@pytest.fixture(scope="package", params=["namespaces", "user-namespaces"])
+@pytest.fixture(scope="package", params=ISOLATED)
 def isolated(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, project_dir: Path
 ) -> Iterator[Jobs]:
@@ -39,7 +39,7 @@ def isolated(
         yield jobs
 
 
-@pytest.fixture(scope="package", params=["namespaces", "user-namespaces", "none"])
+@pytest.fixture(scope="package", params=[*ISOLATED, "none"])
 def any_host(request: pytest.FixtureRequest) -> Iterator[Jobs]:
     """Jobs in each kind of isolation, and without."""
     kind: Isolation = request.param
