@@ -217,10 +217,10 @@ MIDDLEWARE = [
     "windmill_site.csp.ContentSecurityPolicy",
     "workspaces.middleware.RequestLimits",
     "servestatic.middleware.ServeStaticMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.csrf.CsrfViewMiddleware",
+    "windmill_site.pages_only.PageSession",
+    "windmill_site.pages_only.PageCsrf",
     "workspaces.middleware.TokenMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
+    "windmill_site.pages_only.PageMessages",
 ]
 ROOT_URLCONF = "windmill_site.urls"
 ASGI_APPLICATION = "windmill_site.asgi.application"
