@@ -3,8 +3,7 @@
 The parts
     JobHost (host.py, in the worker)       keeps a fork server and a few prepared sandboxes; runs programs; asyncio
     fork server (job_process/fork_server)  a bare interpreter, started with an empty environment in a session of its
-                                           own; makes a sandbox in 0.5 ms of its time; holds no secret and no
-                                           connection but the one to the worker
+                                           own; holds no secret and no connection but the one to the worker
     guard (job_process/sandboxed)          process 1 of a job's pid namespace: waits for the job process, watches the
                                            memory of all of them, kills what is left, reads result files, reports
     job process (job_process/sandboxed)    Python: calls the script in this very process (job_process/python_main);
@@ -29,20 +28,25 @@ How it ends
     The guard kills everything in the namespace and reaps it before it reports, so a job that has a result has no
     process left. Timeout, cancellation: the fork server kills process 1 and the kernel takes the namespace down. A
     dying worker closes the control socket, which ends the fork server; that is process 1 of the namespace all guards
-    live in, so everything dies with it. Without namespaces children are found through their parents (guard and fork
+    live in, so everything
+    dies with it. Without namespaces children are found through their parents (guard and fork
     server are child subreapers) and, for root, by the job's user id.
 
 Where the time goes
-    Forking and unsharing cost no more than 1.5 ms, and the first touch of each copied page 3 µs, 700 times over in a
-    no-op job. So sandboxes are prepared while nobody waits, and rehearse: they run a small script once before the
-    real one arrives. Measured on 2 cores (EPYC, Linux 6.18, without competing load), milliseconds, p50, from run() to
-    its outcome; a bare fork and exit of the measuring process took 1.5, spawning `bash -c 'echo ok'` 1.2:
+    Most of it is memory: each page that a process touches for the first time after a fork is copied, some 700 pages
+    and 2.4 ms of system time in a no-op Python job. So sandboxes are prepared while nobody waits, and rehearse: they
+    run a small script once before the real one arrives. That took a no-op job from 5.3 to 4.3 ms; the next one is
+    prepared after a short job instead of during it, which took another 0.6 ms off.
 
-        no-op job                    total   send   job   teardown   | prepare (beforehand)
-        python3, worker was idle       3.1    0.2   2.4        0.4   |  2.2
-        python3, back to back          3.4    0.1   2.3        1.0   |  2.1
-        bash, worker was idle          4.3    0.2   3.4        0.5   |  2.2
-        bash, back to back             4.4    0.1   3.0        1.1   |  2.1
+    Milliseconds from run() to its outcome, namespaces as root, 2 cores (EPYC, Linux 6.18). The machine was busy with
+    other work (load 4 to 6), so the probe ran with real-time priority (chrt -f 1); the last column is without.
+    In the same runs: fork and exit of the measuring process 2.4 (1.4 without), spawn of `bash -c 'echo ok'` 1.2 (1.1).
+
+        no-op job                p50   p95 | of p50: send   job   teardown | prepared before | without priority p50
+        python3, worker idle     2.9   3.3 |          0.2   2.2        0.3 |             2.0 |                  3.7
+        python3, back to back    3.4   6.0 |          0.1   2.5        0.9 |             1.9 |                  4.6
+        bash, worker idle        3.8   4.3 |          0.2   3.1        0.4 |             1.9 |                  4.9
+        bash, back to back       4.4   6.8 |          0.1   2.8        0.9 |             2.0 |                  5.3
 
     `python -m workers.runtimes.bench_probe` measures it again.
 """
