@@ -35,8 +35,9 @@ How it ends
 Where the time goes
     Most of it is memory: each page that a process touches for the first time after a fork is copied, some 700 pages
     and 2.4 ms of system time in a no-op Python job. So sandboxes are prepared while nobody waits, and rehearse: they
-    run a small script once before the real one arrives. That took a no-op job from 5.3 to 4.3 ms; the next one is
-    prepared after a short job instead of during it, which took another 0.6 ms off.
+    run a small script once before the real one arrives. That, with asyncio left out of what is preloaded (not told
+    apart), took a no-op job from 5.3 to 4.3 ms, one run each on a machine with other work. Preparing the next sandbox
+    after a short job instead of during it took it from 3.7 to 3.1 ms, one run each under the conditions below.
 
     Milliseconds from run() to its outcome, namespaces as root, 2 cores (EPYC, Linux 6.18). The machine was busy with
     other work (load 4 to 6), so the probe ran with real-time priority (chrt -f 1); the last column is without.
