@@ -24,6 +24,7 @@ from workspaces import scopes
 from workspaces.errors import BadRequest, NotFound, NotSignedIn, PermissionDenied
 from workspaces.models import Account, Folder, Group, GroupMember, Member, Workspace
 from workspaces.names import parse_path
+from workspaces.pairs import fetch_pair
 
 M = TypeVar("M", bound=Model)
 SUPERADMIN_SECRET_EMAIL = "superadmin@windmill.dev"
@@ -303,10 +304,15 @@ def enter_workspace(identity: Identity, workspace_id: str) -> Caller:
     if identity.workspace_id is not None and identity.workspace_id != workspace_id:
         raise PermissionDenied(f"this token is confined to workspace {identity.workspace_id}")
     missing = NotFound(f"workspace {workspace_id[:60]} does not exist, or you are not a member of it")
-    workspace = Workspace.objects.filter(pk=workspace_id).first()
+    workspace, member = fetch_pair(
+        Workspace,
+        Member,
+        on="r.workspace_id = l.id AND r.email = %s",
+        where="l.id = %s",
+        values=[identity.email, workspace_id],
+    )
     if workspace is None or (workspace.deleted and not identity.super_admin):
         raise missing
-    member = Member.objects.filter(workspace=workspace, email=identity.email).first()
     if member is not None and member.disabled and not identity.super_admin:
         raise PermissionDenied(
             f"your membership of workspace {workspace_id} is disabled; an admin of it can enable it"

@@ -18,6 +18,7 @@ from workspaces import audit, job_tokens
 from workspaces.access import SUPERADMIN_SECRET_EMAIL, Identity, identity_for_job, workspaces_of
 from workspaces.errors import BadRequest, NotFound, NotSignedIn
 from workspaces.models import Account, ActionKind, Token, Workspace
+from workspaces.pairs import fetch_pair
 from workspaces.scopes import check_scopes
 
 TOKEN_LENGTH = 32  # characters (reference/governance.md section 4)
@@ -42,11 +43,12 @@ def authenticate(text: str) -> Identity:
     secret = settings.SUPERADMIN_SECRET
     if secret is not None and hmac.compare_digest(text.encode(), secret.encode()):
         return Identity(email=SUPERADMIN_SECRET_EMAIL, super_admin=True, token_label="superadmin secret")
-    token = Token.objects.filter(token_hash=hash_token(text)).first()
+    token, account = fetch_pair(
+        Token, Account, on="r.email = l.email", where="l.token_hash = %s", values=[hash_token(text)]
+    )
     now = timezone.now()
     if token is None or (token.expiration is not None and token.expiration <= now):
         raise NotSignedIn("this token is unknown or has expired; sign in again or make a new one")
-    account = Account.objects.filter(pk=token.email).first()
     if account is None or account.disabled:
         raise NotSignedIn("the account of this token is disabled or gone")
     if now - token.last_used_at > _LAST_USED_EVERY:

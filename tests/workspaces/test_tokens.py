@@ -1,13 +1,16 @@
 """Tokens: never stored, never more powerful than the one they were made with."""
 
+from typing import Any
+
 import pytest
 from django.test import override_settings
 
 from tests.tenancy import identity, make_account
 from tests.workspaces.conftest import People
 from workspaces import accounts, tokens
+from workspaces.access import enter_workspace
 from workspaces.errors import BadRequest, NotFound, NotSignedIn, PermissionDenied
-from workspaces.models import Token
+from workspaces.models import Account, Token
 
 
 def test_only_the_hash_is_kept(people: People) -> None:
@@ -21,6 +24,26 @@ def test_only_the_hash_is_kept(people: People) -> None:
 @pytest.mark.parametrize("text", ["", "x" * 32, "x" * 5000, "a\x00b", "jwt_", "jwt_a.b.c", "é" * 32])
 def test_what_is_no_token_opens_nothing(text: str, people: People) -> None:
     with pytest.raises(NotSignedIn):
+        tokens.authenticate(text)
+
+
+def test_who_calls_and_what_they_are_here_costs_two_round_trips(
+    people: People, django_assert_num_queries: Any
+) -> None:
+    text = tokens.create_token(identity("dan@example.com"))
+
+    with django_assert_num_queries(2):
+        caller = enter_workspace(tokens.authenticate(text), "acme")
+
+    assert (caller.username, caller.member, caller.workspace) == ("dan", people.dev.member, people.workspace)
+    assert caller.identity.account == Account.objects.get(pk="dan@example.com")
+
+
+def test_a_token_of_a_deleted_account_opens_nothing(people: People) -> None:
+    text = tokens.create_token(identity("dan@example.com"))
+    Account.objects.filter(pk="dan@example.com").delete()
+
+    with pytest.raises(NotSignedIn, match="disabled or gone"):
         tokens.authenticate(text)
 
 
