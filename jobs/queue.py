@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import IntegrityError, connection, transaction
+from django.db import connection, transaction
 from psycopg.types.json import Jsonb
 
 from jobs import sql, wakeups
@@ -141,13 +141,10 @@ def push_job(request: JobRequest) -> UUID:
     if not 0 <= request.priority <= MAX_PRIORITY:
         raise BadRequest(f"priority is {request.priority}; expected 0 to {MAX_PRIORITY}")
     parameters = push_parameters(request)
-    try:
-        with transaction.atomic(), connection.cursor() as cursor:
-            if request.job_id is not None and CompletedJob.objects.filter(pk=request.job_id).exists():
-                raise JobIdTaken(f"job id {request.job_id} is taken; choose another or leave it out")
-            cursor.execute(sql.load("push"), parameters)
-    except IntegrityError as exc:
-        raise JobIdTaken(f"job id {parameters['id']} is taken; choose another or leave it out") from exc
+    with connection.cursor() as cursor:
+        cursor.execute(sql.load("push"), parameters)
+        if cursor.rowcount == 0:
+            raise JobIdTaken(f"job id {parameters['id']} is taken; choose another or leave it out")
     if request.scheduled_for is None and not request.scheduled_in_s:
         wakeups.job_queued(request.tag)
     job_id: UUID = parameters["id"]

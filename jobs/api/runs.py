@@ -72,6 +72,8 @@ class PreviewBody(serializers.Serializer):
 def run_query(request: Request) -> dict[str, Any]:
     """The query, checked; empty parameters count as absent. Raises BadRequest."""
     given = {name: value for name, value in request.query_params.items() if value != ""}
+    if not given:
+        return {}
     serializer = RunQuery(data=given)
     if not serializer.is_valid():
         raise BadRequest("query: " + describe_problems(serializer.errors))

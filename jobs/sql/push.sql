@@ -1,13 +1,17 @@
 -- Ask for a job: its immutable description and its place in the queue, in one statement.
+-- Without a row in the answer the id is taken: by a job that is there, or by the result of one that is not any more.
+-- (No error then, so that the transaction of the caller needs no savepoint around this.)
 WITH asked AS (
     INSERT INTO job (id, workspace_id, kind, runnable_id, runnable_path, raw_code, script_lang,
                      script_entrypoint_override, args, tag, created_by, permissioned_as, permissioned_as_email,
                      parent_job, root_job, flow_step_id, trigger_kind, trigger, timeout, priority, visible_to_owner,
                      preprocessed)
-    VALUES (%(id)s, %(workspace_id)s, %(kind)s, %(runnable_id)s, %(runnable_path)s, %(raw_code)s, %(script_lang)s,
-            %(entrypoint)s, %(args)s, %(tag)s, %(created_by)s, %(permissioned_as)s, %(permissioned_as_email)s,
-            %(parent_job)s, %(root_job)s, %(flow_step_id)s, %(trigger_kind)s, %(trigger)s, %(timeout)s, %(priority)s,
-            %(visible_to_owner)s, %(preprocessed)s)
+    SELECT %(id)s, %(workspace_id)s, %(kind)s, %(runnable_id)s, %(runnable_path)s, %(raw_code)s, %(script_lang)s,
+           %(entrypoint)s, %(args)s, %(tag)s, %(created_by)s, %(permissioned_as)s, %(permissioned_as_email)s,
+           %(parent_job)s, %(root_job)s, %(flow_step_id)s, %(trigger_kind)s, %(trigger)s, %(timeout)s, %(priority)s,
+           %(visible_to_owner)s, %(preprocessed)s
+     WHERE NOT EXISTS (SELECT FROM completed_job WHERE id = %(id)s)
+        ON CONFLICT (id) DO NOTHING
     RETURNING id, workspace_id, runnable_path, created_at, tag, priority
 )
 INSERT INTO queue (id, workspace_id, script_path, created_at, scheduled_for, tag, priority)

@@ -12,8 +12,8 @@ import pytest
 from django.db import connection
 
 from jobs import queue, sql
-from jobs.errors import LeaseLost
-from jobs.models import CompletedJob, QueuedJob
+from jobs.errors import JobIdTaken, LeaseLost
+from jobs.models import CompletedJob, Job, QueuedJob
 from workers.pg_lane import _ONLY_INDEX_PROBES
 
 Make = Callable[..., UUID]
@@ -40,6 +40,25 @@ def test_other_tags_and_later_jobs_are_left_alone(make_job: Make) -> None:
 
 
 @pytest.mark.django_db
+def test_an_id_names_one_job_even_after_that_is_over(make_job: Make) -> None:
+    taken = make_job()
+    (held,) = claim()
+
+    with pytest.raises(JobIdTaken):
+        make_job(job_id=taken)
+    queue.complete_job((held.id, held.attempt), result=1)
+    Job.objects.filter(pk=taken).delete()
+    with pytest.raises(JobIdTaken):
+        make_job(job_id=taken)
+
+    assert not QueuedJob.objects.exists() and not Job.objects.exists()
+
+
+def test_a_push_is_one_round_trip_and_a_hint(make_job: Make, django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(1):  # the hint waits for the commit of this test, which never comes
+        make_job()
+
+
 def test_a_claim_gives_what_running_needs(make_job: Make) -> None:
     job = make_job(args={"n": [1, {"a": None}]}, raw_code="code", timeout_s=7)
 
