@@ -3,13 +3,12 @@
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 from uuid import UUID
 
 import pytest
-from django.db import connection
 
 from jobs import queue
+from tests import databases
 
 
 @pytest.fixture
@@ -36,12 +35,7 @@ def make_job(db: None) -> Callable[..., UUID]:
 @pytest.fixture
 def database_url(transactional_db: None) -> str:
     """The address of this test's database, for a process or connection of its own."""
-    at = connection.get_connection_params()
-    login = quote(at.get("user") or "", safe="")
-    if at.get("password"):
-        login += f":{quote(at['password'], safe='')}"
-    place = f"host={quote(at.get('host') or '', safe='')}" + (f"&port={at['port']}" if at.get("port") else "")
-    return f"postgres://{login}@/{quote(at['dbname'], safe='')}?{place}"
+    return databases.address()
 
 
 @pytest.fixture

@@ -19,6 +19,11 @@ class WindmillAdminSite(AdminSite):
     index_title = "Instance"
     enable_nav_sidebar = True
 
+    def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
+        """As Django's, but for Django's own groups: rights here come from workspaces, those groups give none."""
+        if getattr(model_or_iterable, "_meta", None) is None or model_or_iterable._meta.label != "auth.Group":
+            super().register(model_or_iterable, admin_class, **options)
+
     def has_permission(self, request: HttpRequest) -> bool:
         """Superadmins only, and only with a token that is good for everything: no scopes, no workspace, no job."""
         identity = identify(request)

@@ -114,3 +114,7 @@ def test_nothing_is_added_or_deleted_by_hand(root: Client) -> None:
     assert root.get("/admin/workspaces/account/add/").status_code == 403
     assert root.post("/admin/workspaces/auditentry/1/delete/", {"post": "yes"}).status_code in (403, 302)
     assert AuditEntry.objects.exists()
+
+
+def test_djangos_own_groups_are_not_offered(root: Client) -> None:
+    assert "Authentication and Authorization" not in root.get("/admin/").content.decode()

@@ -29,7 +29,8 @@ from django.conf import settings
 from django.db import connection
 from playwright.sync_api import Page
 
-from tests.browser.site import Person, Site, database_url, free_port, make_account, stop, wait_until
+from tests import databases
+from tests.browser.site import Person, Site, free_port, make_account, stop, wait_until
 from workspaces import tokens, workspaces
 from workspaces.access import Identity
 
@@ -162,7 +163,7 @@ def _running_site(browser_database: str, tmp_path_factory: pytest.TempPathFactor
     }
     environment = {
         **inherited,
-        "DATABASE_URL": database_url(browser_database),
+        "DATABASE_URL": databases.address(browser_database),
         "SECRET_KEY": settings.SECRET_KEY,
         "ENCRYPTION_KEY": settings.ENCRYPTION_KEY,
         "DATA_DIR": str(folder / "data"),

@@ -11,10 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
-from django.db import connections
 
 from workspaces import access
 from workspaces.access import Caller, Identity
@@ -81,15 +79,6 @@ def make_account(name: str, **fields: Any) -> Account:
     account.set_password(PASSWORD)
     account.save(force_insert=True)
     return account
-
-
-def database_url(name: str) -> str:
-    """DATABASE_URL of another database on the server that the tests use."""
-    values = connections["default"].settings_dict
-    password = f":{quote(values['PASSWORD'], safe='')}" if values["PASSWORD"] else ""
-    port = f":{values['PORT']}" if values["PORT"] else ""
-    host = quote(values["HOST"], safe="")
-    return f"postgres://{quote(values['USER'], safe='')}{password}@{host}{port}/{quote(name, safe='')}"
 
 
 def free_port() -> int:

@@ -166,7 +166,7 @@ def test_a_dangerous_button_asks_first(gallery: Gallery, page: Page) -> None:
     page.get_by_role("button", name="Cancel", exact=True).click()
     page.get_by_role("button", name="Cancel the run").click()
 
-    page.wait_for_function("window.hits === 1")
+    page.wait_for_function("() => window.hits === 1")
 
 
 def test_the_theme_is_kept_in_a_cookie_that_the_server_reads(gallery: Gallery, page: Page) -> None:
@@ -263,7 +263,7 @@ def test_the_form_refuses_then_submits_one_json_value(gallery: Gallery, page: Pa
     expect(page.get_by_text("3 B held")).to_be_visible()
     page.get_by_role("button", name="Run").click()
 
-    page.wait_for_function("window.sent")
+    page.wait_for_function("() => window.sent")
     assert form_value(page) == {
         "customer": "cus_1",
         "amount": 5,
@@ -395,11 +395,11 @@ def test_status_events_follow_the_job(gallery: Gallery, page: Page) -> None:
            document.addEventListener('wm-done', () => heard.push('done'));
            document.getElementById('box').innerHTML = '<wm-live src="/ws/w/acme/jobs/j2"></wm-live>'"""
     )
-    page.wait_for_function("heard.length === 1")
+    page.wait_for_function("() => heard.length === 1")
 
     gallery.log("j2", "y\n", done=True)
 
-    page.wait_for_function("heard.at(-1) === 'done'")
+    page.wait_for_function("() => heard.at(-1) === 'done'")
     assert page.evaluate("heard") == ["running", "success", "done"]
 
 

@@ -16,7 +16,8 @@ from django.db import connection
 
 from jobs import queue, scripts
 from jobs.models import WorkerPing
-from tests.browser.site import Site, database_url, free_port, stop, wait_until
+from tests import databases
+from tests.browser.site import Site, free_port, stop, wait_until
 from tests.tenancy import enter, make_account, make_workspace, token_for
 from workspaces.access import Caller
 
@@ -77,7 +78,7 @@ def _site(name: str, port: int, folder: Any) -> Site:
         folder=folder,
         environment={
             **inherited,
-            "DATABASE_URL": database_url(name),
+            "DATABASE_URL": databases.address(name),
             "SECRET_KEY": settings.SECRET_KEY,
             "ENCRYPTION_KEY": settings.ENCRYPTION_KEY,
             "DATA_DIR": str(folder / "data"),
