@@ -21,8 +21,9 @@ class WindmillAdminSite(AdminSite):
 
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
         """As Django's, but for Django's own groups: rights here come from workspaces, those groups give none."""
-        if getattr(model_or_iterable, "_meta", None) is None or model_or_iterable._meta.label != "auth.Group":
-            super().register(model_or_iterable, admin_class, **options)
+        models = [model_or_iterable] if isinstance(model_or_iterable, type) else list(model_or_iterable)
+        ours = [model for model in models if model._meta.label != "auth.Group"]
+        super().register(ours, admin_class, **options)
 
     def has_permission(self, request: HttpRequest) -> bool:
         """Superadmins only, and only with a token that is good for everything: no scopes, no workspace, no job."""
