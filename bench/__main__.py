@@ -8,6 +8,7 @@ NAMES = {
     "throughput": "no-op jobs a second with 1, 2, 4 and 8 slots",
     "claim": "cost of a claim with an empty, a full and an old database",
     "api": "requests a second and p95 of common routes",
+    "logs": "from print in a job to the websocket of a browser",
     "idle": "transactions a second and memory of an idle instance",
 }
 
