@@ -1,15 +1,32 @@
 """ASGI entry: HTTP through Django, websockets through Channels."""
 
 import os
+from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "windmill_site.settings")
 
-from django.core.asgi import get_asgi_application
+import django
 
-http = get_asgi_application()
+django.setup(set_prefix=False)
 
+from asgiref.sync import ThreadSensitiveContext  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
+from django.core.handlers.asgi import ASGIHandler  # noqa: E402
 
 from jobs.ws_urls import websocket_urlpatterns  # noqa: E402
+from workspaces.api.request_thread import RequestThread  # noqa: E402
 
-application = ProtocolTypeRouter({"http": http, "websocket": URLRouter(websocket_urlpatterns)})
+
+class Handler(ASGIHandler):
+    """Django's handler, with threads that outlive their request (`workspaces.api.request_thread`)."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        thread = RequestThread()
+        try:
+            async with ThreadSensitiveContext(executor=thread):
+                await self.handle(scope, receive, send)
+        finally:
+            thread.release()
+
+
+application = ProtocolTypeRouter({"http": Handler(), "websocket": URLRouter(websocket_urlpatterns)})

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from asgiref.sync import SyncToAsync, sync_to_async
+from asgiref.sync import sync_to_async
 from django.db import connection
 from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
 from workspaces.api.base import InstanceView
+from workspaces.api.request_thread import release_thread
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,16 +43,12 @@ class WaitingView(InstanceView):
 async def on_request_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a synchronous part of the request on the request's own thread, and give thread and connection back after it.
 
-    Each request served by ASGI has a thread of its own for thread-sensitive work (synchronous middleware made it),
-    kept until the answer is sent unless it is let go here; a later need makes a new one.
+    Otherwise the request would keep it until the answer is sent; a later need borrows another one.
     """
     try:
         return await sync_to_async(_and_return_connection)(partial(function, *args, **kwargs))
     finally:
-        context = SyncToAsync.thread_sensitive_context.get(None)
-        executor = SyncToAsync.context_to_thread_executor.pop(context, None) if context is not None else None
-        if executor is not None:
-            executor.shutdown(wait=False)
+        release_thread()
 
 
 def _and_return_connection(call: Callable[[], T]) -> T:
