@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.db import DataError
 from django.http import Http404, HttpResponse
+from django.http.multipartparser import MultiPartParserError
 from rest_framework import exceptions, parsers, renderers
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.negotiation import BaseContentNegotiation
@@ -118,7 +119,9 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> "HttpResponse 
     """Every error of the API as plain text (reference/routes-cli.md section 0)."""
     if isinstance(exc, DomainError):
         if exc.http_status >= 500:
-            logger.error("api error path=%s: %s", context["request"].path, exc)
+            # 504: the client's wait is over, not our patience; nobody needs to look into it.
+            level = logging.INFO if exc.http_status == 504 else logging.ERROR
+            logger.log(level, "api error path=%s: %s", context["request"].path, exc)
         return error_response(exc)
     if isinstance(exc, Http404):
         return text("Not found: there is nothing at this address", 404)
@@ -128,7 +131,7 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> "HttpResponse 
         return response
     if isinstance(exc, RequestDataTooBig):
         return text("Too large: the body exceeds MAX_REQUEST_SIZE_MB", 413)
-    if isinstance(exc, exceptions.ParseError | SuspiciousOperation):
+    if isinstance(exc, exceptions.ParseError | SuspiciousOperation | MultiPartParserError):
         return text(f"Bad request: {exc}", 400)
     if isinstance(exc, exceptions.APIException):
         return text(f"{exc.__class__.__name__}: {exc.detail}", exc.status_code)
