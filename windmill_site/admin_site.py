@@ -21,7 +21,9 @@ class WindmillAdminSite(AdminSite):
 
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
         """As Django's, but for Django's own groups: rights here come from workspaces, those groups give none."""
-        models = [model_or_iterable] if isinstance(model_or_iterable, type) else list(model_or_iterable)
+        models: list[Any] = (
+            [model_or_iterable] if isinstance(model_or_iterable, type) else [*model_or_iterable]
+        )
         ours = [model for model in models if model._meta.label != "auth.Group"]
         super().register(ours, admin_class, **options)
 
