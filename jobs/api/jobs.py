@@ -259,16 +259,17 @@ class WorkerIsDraining(ByIdView):
         return Response(WorkerPing.objects.filter(worker=worker, state="draining").exists())
 
 
+class ProgressBody(serializers.Serializer):
+    percent = Whole()
+    flow_job_id = Text(required=False, allow_null=True)
+
+
 class SetProgress(ByIdView):
     """Say how far a job is."""
 
-    class Body(serializers.Serializer):
-        percent = Whole()
-        flow_job_id = Text(required=False, allow_null=True)
-
-    @extend_schema(operation_id="setJobProgress", request=Body, responses={200: dict})
+    @extend_schema(operation_id="setJobProgress", request=ProgressBody, responses={200: dict})
     def post(self, request: Request, workspace: str, id: str) -> Response:
-        percent = read_body(self.Body, request)["percent"]
+        percent = read_body(ProgressBody, request)["percent"]
         job = self.job(id)
         if self.caller is None:
             raise NotSignedIn("sign in first, or send a token: Authorization: Bearer <token>")

@@ -226,15 +226,17 @@ class LatestVersion(ScriptView):
         return Response(_version(scripts.get_newest(self.caller, path)))
 
 
+# Bodies have names of their own: the schema of the API tells them apart by these.
+class DeploymentMessageBody(serializers.Serializer):
+    deployment_msg = Text(allow_null=True, required=False, max_length=10_000)
+
+
 class UpdateHistory(ScriptView):
     """Change the message of a version."""
 
-    class Body(serializers.Serializer):
-        deployment_msg = Text(allow_null=True, required=False, max_length=10_000)
-
-    @extend_schema(operation_id="updateScriptHistory", request=Body, responses=TEXT_OK)
+    @extend_schema(operation_id="updateScriptHistory", request=DeploymentMessageBody, responses=TEXT_OK)
     def post(self, request: Request, workspace: str, hash: str, path: str) -> Any:
-        message = read_body(self.Body, request).get("deployment_msg") or ""
+        message = read_body(DeploymentMessageBody, request).get("deployment_msg") or ""
         scripts.set_deployment_message(self.caller, scripts.parse_hash(hash), path, message)
         return text(f"updated the message of {hash}")
 
@@ -282,15 +284,16 @@ class DeleteHash(ScriptView):
         return Response(script_json(scripts.delete_version(self.caller, scripts.parse_hash(hash))))
 
 
+class MuteBody(serializers.Serializer):
+    muted = Flag(required=False, allow_null=True)
+
+
 class ToggleErrorHandler(ScriptView):
     """Switch the workspace's error handler off or on for a script."""
 
-    class Body(serializers.Serializer):
-        muted = Flag(required=False, allow_null=True)
-
-    @extend_schema(operation_id="toggleWorkspaceErrorHandlerForScript", request=Body, responses=TEXT_OK)
+    @extend_schema(operation_id="toggleWorkspaceErrorHandlerForScript", request=MuteBody, responses=TEXT_OK)
     def post(self, request: Request, workspace: str, path: str) -> Any:
-        muted = bool(read_body(self.Body, request).get("muted"))
+        muted = bool(read_body(MuteBody, request).get("muted"))
         scripts.mute_error_handler(self.caller, path, muted=muted)
         return text(f"the workspace error handler is {'muted' if muted else 'active'} for {path}")
 
