@@ -58,6 +58,7 @@ class JobRequest:
     preprocessed: bool | None = None  # False: `args` is the event for the script's preprocessor
     scheduled_for: datetime | None = None
     scheduled_in_s: float | None = None
+    audit: dict[str, Any] | None = None  # the entry of the audit log to write with it (workspaces.audit.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,7 @@ def push_parameters(request: JobRequest) -> dict[str, Any]:
         "preprocessed": request.preprocessed,
         "scheduled_for": request.scheduled_for,
         "scheduled_in_s": request.scheduled_in_s,
+        "audit": Jsonb(request.audit) if request.audit is not None else None,
     }
 
 

@@ -17,7 +17,17 @@ from django.db.models.functions import Now
 from jobs import queue, scripts, tags, wakeups
 from jobs.errors import JobNotFound, QueueTooLong
 from jobs.listings import ANONYMOUS, get_job
-from jobs.models import ALL_LANGUAGES, CompletedJob, Job, JobKind, JobProgress, LogChunk, QueuedJob, Script
+from jobs.models import (
+    ALL_LANGUAGES,
+    CompletedJob,
+    Job,
+    JobKind,
+    JobProgress,
+    LogChunk,
+    QueuedJob,
+    Script,
+    new_job_id,
+)
 from jobs.payloads import Payload
 from jobs.shapes import JobRow
 from workspaces import audit
@@ -198,25 +208,24 @@ def _push(caller: Caller, request: queue.JobRequest, options: RunOptions, *, ope
     if options.queue_limit is not None:
         _check_queue_limit(caller, options.queue_limit)
     parent_job, root_job = _ancestors(caller, options)
+    job_id = options.job_id or new_job_id()
     request = replace(
         request,
-        job_id=options.job_id,
+        job_id=job_id,
         parent_job=parent_job,
         root_job=root_job,
         trigger_kind=options.trigger_kind,
         scheduled_for=options.scheduled_for,
         scheduled_in_s=options.scheduled_in_s,
-    )
-    with transaction.atomic():
-        job_id = queue.push_job(request)
-        audit.record(
+        audit=audit.columns(
             caller,
             operation,
             ActionKind.EXECUTE,
             resource=request.runnable_path,
             parameters={"job": str(job_id), "permissioned_as": request.permissioned_as},
-        )
-    return job_id
+        ),
+    )
+    return queue.push_job(request)
 
 
 def _check_options(options: RunOptions) -> None:

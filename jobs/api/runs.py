@@ -54,7 +54,7 @@ class RunQuery(serializers.Serializer):
     raw = serializers.BooleanField(required=False)
     wrap_body = serializers.BooleanField(required=False)
     payload = serializers.CharField(required=False)
-    queue_limit = serializers.IntegerField(required=False, min_value=0)
+    queue_limit = serializers.IntegerField(required=False, min_value=0, max_value=2**31 - 1)
     retry = serializers.CharField(required=False)
 
 

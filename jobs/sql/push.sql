@@ -1,4 +1,4 @@
--- Ask for a job: its immutable description and its place in the queue, in one statement.
+-- Ask for a job: its immutable description, its place in the queue and its entry in the audit log, in one statement.
 -- Without a row in the answer the id is taken: by a job that is there, or by the result of one that is not any more.
 -- (No error then, so that the transaction of the caller needs no savepoint around this.)
 WITH asked AS (
@@ -13,6 +13,14 @@ WITH asked AS (
      WHERE NOT EXISTS (SELECT FROM completed_job WHERE id = %(id)s)
         ON CONFLICT (id) DO NOTHING
     RETURNING id, workspace_id, runnable_path, created_at, tag, priority
+),
+recorded AS (
+    INSERT INTO audit (workspace_id, username, email, operation, action_kind, resource, parameters, span)
+    SELECT entry.*
+      FROM asked,
+           jsonb_to_record(%(audit)s::jsonb) AS entry (workspace_id text, username text, email text, operation text,
+                                                       action_kind text, resource text, parameters jsonb, span text)
+     WHERE entry.operation IS NOT NULL
 )
 INSERT INTO queue (id, workspace_id, script_path, created_at, scheduled_for, tag, priority)
 SELECT id, workspace_id, runnable_path, created_at,

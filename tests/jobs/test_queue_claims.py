@@ -15,6 +15,7 @@ from jobs import queue, sql
 from jobs.errors import JobIdTaken, LeaseLost
 from jobs.models import CompletedJob, Job, QueuedJob
 from workers.pg_lane import _ONLY_INDEX_PROBES
+from workspaces.models import AuditEntry
 
 Make = Callable[..., UUID]
 
@@ -57,6 +58,25 @@ def test_an_id_names_one_job_even_after_that_is_over(make_job: Make) -> None:
 def test_a_push_is_one_round_trip_and_a_hint(make_job: Make, django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(1):  # the hint waits for the commit of this test, which never comes
         make_job()
+
+
+def test_a_job_and_its_entry_in_the_audit_log_are_written_together_or_not_at_all(make_job: Make) -> None:
+    entry = {
+        "workspace_id": "test",
+        "username": "alice",
+        "email": "alice@example.com",
+        "operation": "jobs.run.preview",
+        "action_kind": "execute",
+        "parameters": {"permissioned_as": "u/alice"},
+    }
+    job = make_job(audit=entry)
+
+    with pytest.raises(JobIdTaken):
+        make_job(job_id=job, audit=entry)
+
+    (recorded,) = AuditEntry.objects.values(*entry, "resource", "span")
+    assert recorded == {**entry, "resource": None, "span": None}
+    assert AuditEntry.objects.get().timestamp is not None
 
 
 def test_a_claim_gives_what_running_needs(make_job: Make) -> None:
