@@ -8,7 +8,16 @@ class JobsConfig(AppConfig):
     verbose_name = "Scripts and jobs"
 
     def ready(self) -> None:
+        from django.db.models import Q, QuerySet
+
         from jobs.models import Script
         from workspaces import acls
 
-        acls.register_paths("script", lambda: Script.objects.filter(archived=False, deleted=False))
+        def versions(script: Script) -> QuerySet[Script]:
+            """Each of its versions, and those at the path that it had before it was moved."""
+            of_line = Q(path=script.path) | Q(hash__in=script.parent_hashes)
+            return Script.objects.filter(of_line, workspace_id=script.workspace_id)
+
+        acls.register_paths(
+            "script", lambda: Script.objects.filter(archived=False, deleted=False), versions=versions
+        )

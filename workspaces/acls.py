@@ -26,6 +26,7 @@ class Fetch(Protocol):
 
 _kinds: dict[str, Fetch] = {}
 _paths: dict[str, Callable[[], QuerySet[Any]]] = {}
+_versions: dict[str, Callable[[Any], QuerySet[Any]]] = {}
 
 
 def register_kind(kind: str, fetch: Fetch) -> None:
@@ -33,8 +34,16 @@ def register_kind(kind: str, fetch: Fetch) -> None:
     _kinds[kind] = fetch
 
 
-def register_paths(kind: str, queryset: Callable[[], QuerySet[Any]]) -> None:
-    """`register_kind` for rows of a workspace with `path` and `extra_perms`."""
+def register_paths(
+    kind: str,
+    queryset: Callable[[], QuerySet[Any]],
+    *,
+    versions: Callable[[Any], QuerySet[Any]] | None = None,
+) -> None:
+    """`register_kind` for rows of a workspace with `path` and `extra_perms`.
+
+    `versions` finds all rows that an item's rules hold for, where older versions of it can still be asked for.
+    """
 
     def fetch(caller: Caller, path: str, *, right: Right, for_update: bool) -> Any:
         rows = queryset().select_for_update() if for_update else queryset()
@@ -42,6 +51,8 @@ def register_paths(kind: str, queryset: Callable[[], QuerySet[Any]]) -> None:
 
     register_kind(kind, fetch)
     _paths[kind] = queryset
+    if versions is not None:
+        _versions[kind] = versions
 
 
 def count_below(workspace_id: str, prefix: str) -> dict[str, int]:
@@ -55,7 +66,9 @@ def count_below(workspace_id: str, prefix: str) -> dict[str, int]:
 def forget_owner(workspace_id: str, owner: str) -> None:
     """Take every mention of `owner` (g/team) out of the access rules of a workspace."""
     mentioned = {"workspace_id": workspace_id, "extra_perms__has_key": owner}
-    for rows in (*(queryset() for queryset in _paths.values()), Folder.objects.all(), Group.objects.all()):
+    # All rows of each table: what is archived or was replaced keeps its rules too.
+    tables = (queryset().model._default_manager.all() for queryset in _paths.values())
+    for rows in (*tables, Folder.objects.all(), Group.objects.all()):
         for item in rows.filter(**mentioned).select_for_update():
             rules = {key: rule for key, rule in item.extra_perms.items() if key != owner}
             type(item)._default_manager.filter(pk=item.pk).update(extra_perms=rules)
@@ -103,7 +116,8 @@ def _change(
 ) -> None:
     with transaction.atomic():
         item = _item(caller, kind, path, Right.OWN, for_update=True)
-        type(item)._default_manager.filter(pk=item.pk).update(extra_perms=change(item.extra_perms))
+        same = _versions[kind](item) if kind in _versions else type(item)._default_manager.filter(pk=item.pk)
+        same.update(extra_perms=change(item.extra_perms))
         audit.record(
             caller, f"acls.{'add' if 'may_write' in told else 'remove'}", ActionKind.UPDATE,
             resource=f"{kind}/{path}", parameters=told,
