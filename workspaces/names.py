@@ -21,6 +21,8 @@ _FOLDER = re.compile(r"[a-zA-Z_0-9]+", re.ASCII)
 _SEGMENT = re.compile(r"[a-zA-Z_0-9.-]+", re.ASCII)
 _RESOURCE_TYPE = re.compile(r"[a-zA-Z_0-9-]+", re.ASCII)
 _EMAIL = re.compile(r"[^@\s/\\\x00<>\"']+@[^@\s/\\\x00<>\"']+", re.ASCII)
+# Jobs that were started signed out bear this name, and whoever holds the id of one may look at it.
+RESERVED_USERNAMES = frozenset({"anonymous"})
 # Pages put a fixed word after the path (/scripts/<path>/edit/), so a path may not end in one.
 RESERVED_LAST_SEGMENTS = frozenset({"edit", "run", "versions"})
 
@@ -50,6 +52,8 @@ def check_username(value: str) -> str:
             f"username {_shown(value)} is not valid; start with a letter or _, go on with letters, digits, _ and -, "
             f"at most {MAX_NAME} characters"
         )
+    if value in RESERVED_USERNAMES:
+        raise BadRequest(f"username {value} stands for people who are not signed in; choose another")
     return value
 
 

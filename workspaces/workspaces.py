@@ -11,7 +11,7 @@ from workspaces import audit
 from workspaces.access import Caller, Identity, Right, enter_workspace, folder_right, workspaces_of
 from workspaces.errors import BadRequest, Conflict, NotFound
 from workspaces.models import Account, ActionKind, Folder, Group, GroupMember, Member, Workspace
-from workspaces.names import check_email, check_username, check_workspace_id
+from workspaces.names import RESERVED_USERNAMES, check_email, check_username, check_workspace_id
 
 # `all` holds every member without rows; the others exist from the start (reference/governance.md section 3).
 DEFAULT_GROUPS = {
@@ -33,7 +33,8 @@ def add_default_groups(workspace: Workspace) -> None:
 def username_for(email: str) -> str:
     """A valid username from an address: ada.lovelace@x.org -> adalovelace."""
     letters = re.sub(r"[^a-zA-Z0-9_-]", "", email.split("@", 1)[0])[:40]
-    return letters if letters and (letters[0].isalpha() or letters[0] == "_") else f"u{letters}"
+    is_good = letters[:1].isalpha() or letters.startswith("_")
+    return letters if is_good and letters not in RESERVED_USERNAMES else f"u{letters}"
 
 
 def create_workspace(

@@ -87,3 +87,19 @@ def test_a_list_of_members_costs_the_same_however_long_it_is(people: People) -> 
 
     assert few == many <= 4
     assert {row["username"]: row["folders"] for row in shapes} == {"ann": ["ops"], "dan": ["ops"], "oda": []}
+
+
+def test_nobody_is_called_anonymous(people: People) -> None:
+    """Jobs of `anonymous` are open to whoever holds their id."""
+    make_account("anonymous@example.com")
+    make_account("eve@example.com")
+
+    with pytest.raises(BadRequest, match="not signed in"):
+        workspaces.add_member(
+            people.admin, email="eve@example.com", username="anonymous", is_admin=False, operator=False
+        )
+    named = workspaces.add_member(
+        people.admin, email="anonymous@example.com", username=None, is_admin=False, operator=False
+    )
+
+    assert named.username == "uanonymous"
