@@ -1,7 +1,20 @@
-"""JSON log lines for operators who collect logs (JSON_FMT=true)."""
+"""How log lines look: text for people, JSON for operators who collect logs (JSON_FMT=true)."""
 
 import json
 import logging
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level, logger, message. What people wrote (paths, tags) cannot pass for a line of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        line = super().formatMessage(record)
+        if line.isprintable():
+            return line
+        return "\n    | ".join(
+            "".join(char if char.isprintable() or char == "\t" else repr(char)[1:-1] for char in part)
+            for part in line.split("\n")
+        )
 
 
 class JsonFormatter(logging.Formatter):

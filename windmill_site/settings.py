@@ -77,6 +77,7 @@ BASE_INTERNAL_URL = env.str("BASE_INTERNAL_URL", default="").rstrip("/") or f"ht
 for _name, _url in (("BASE_URL", BASE_URL), ("BASE_INTERNAL_URL", BASE_INTERNAL_URL)):
     if not _url.startswith(("http://", "https://")):
         _stop(f"{_name} is {_url!r}; expected an address that starts with http:// or https://.")
+TRUST_PROXY_HEADERS = _bool("TRUST_PROXY_HEADERS", default=False)  # the supervisor tells daphne the same
 COOKIE_DOMAIN = env.str("COOKIE_DOMAIN", default="") or None
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO").upper()
 if LOG_LEVEL not in ("DEBUG", "INFO", "WARNING", "ERROR"):
@@ -315,7 +316,10 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "text": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"},
+        "text": {
+            "()": "windmill_site.logs.TextFormatter",
+            "format": "%(asctime)s %(levelname)s %(name)s %(message)s",
+        },
         "json": {"()": "windmill_site.logs.JsonFormatter"},
     },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json" if JSON_FMT else "text"}},

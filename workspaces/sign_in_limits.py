@@ -7,6 +7,7 @@ count per account alone: with one, a stranger could keep anybody out by failing 
 import ipaddress
 from datetime import timedelta
 
+from django.conf import settings
 from django.db.models import Count, Min, Q
 from django.http import HttpRequest
 from django.utils import timezone
@@ -54,11 +55,15 @@ def check_may_try(*, email: str, address: str | None) -> None:
 
 def address_of(request: HttpRequest) -> str:
     """Where a sign-in comes from. X-Forwarded-For is believed only from a proxy on this machine or a private network,
-    and only its last entry, which that proxy wrote itself: the others are whatever the client sent."""
+    and only its last entry, which that proxy wrote itself: the others are whatever the client sent.
+
+    Under TRUST_PROXY_HEADERS the server has put the first entry in place of the peer, so the peer says nothing."""
     peer = request.META.get("REMOTE_ADDR") or ""
     forwarded = request.headers.get("X-Forwarded-For", "").rsplit(",", 1)[-1].strip()
     try:
-        if forwarded and any(ipaddress.ip_address(peer) in network for network in _PROXIES):
+        if forwarded and (
+            settings.TRUST_PROXY_HEADERS or any(ipaddress.ip_address(peer) in network for network in _PROXIES)
+        ):
             return str(ipaddress.ip_address(forwarded))
     except ValueError:
         pass
