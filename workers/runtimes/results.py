@@ -10,8 +10,9 @@ from typing import Any
 from workers.job_process.python_results import to_json, too_large
 from workers.runtimes.base import ExecutionFailed
 
-# A NUL escape, an escaped surrogate, or an exponent that may leave the range of every number type.
-_SUSPICIOUS = re.compile(r"\\u0000|\\u[dD][89a-fA-F]|[eE]\+?\d{3,}")
+# A NUL escape, an escaped surrogate, or a number that may leave the range of every number type: PostgreSQL stores it,
+# and then fails every search that looks into this result.
+_SUSPICIOUS = re.compile(r"\\u0000|\\u[dD][89a-fA-F]|[eE][+-]?\d{3,}|\.\d{1000}")
 _THREAD_BYTES = 1 << 20
 
 
