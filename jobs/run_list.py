@@ -206,6 +206,9 @@ def _moment(params: Mapping[str, Any], name: str, problems: list[str]) -> dateti
     if moment is None:
         problems.append(f"{name} is “{raw[:40]}”; expected a time such as 2026-01-31T08:30Z")
         return None
+    if not 1970 <= moment.year <= 9000:  # at the ends of the calendar other zones have no such time
+        problems.append(f"{name} is “{raw[:40]}”, which is out of range")
+        return None
     return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
 
 
@@ -283,6 +286,8 @@ def count_newer(caller: Caller, query: RunQuery, *, newest: str) -> int:
     """How many runs of `query` came after `newest` (of a RunPage); at most 100 are counted. Raises BadRequest."""
     try:
         moment = datetime.fromisoformat(newest.replace(" ", "+"))
+        if moment.tzinfo is None or not 1970 <= moment.year <= 9000:
+            raise ValueError("no moment that a page has")
     except ValueError as exc:
         raise BadRequest(f"newest is {newest[:40]!r}; take it from the page") from exc
     # created_after takes the moment itself in: one microsecond later leaves out the run that the page has.

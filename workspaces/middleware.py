@@ -50,7 +50,7 @@ class RequestLimits(_BothWays):
     def before(self, request: HttpRequest) -> HttpResponse | None:
         limit = settings.MAX_REQUEST_SIZE_MB * 1024 * 1024
         length = request.META.get("CONTENT_LENGTH") or "0"
-        if not length.isdigit():
+        if not (length.isascii() and length.isdigit()):
             return _plain("Bad request: Content-Length must be a number", 400)
         if int(length) > limit:
             return _plain(

@@ -208,3 +208,12 @@ def test_a_body_over_the_limit_is_413_however_it_is_sent(world: World, settings:
 
     assert announced.status_code == 413
     assert b"MAX_REQUEST_SIZE_MB" in announced.content
+
+
+@pytest.mark.parametrize("length", ["\xb2", "-1", "1e3", "0x10"])
+def test_a_length_that_is_no_number_is_refused(length: str, world: World) -> None:
+    headers = {"CONTENT_LENGTH": length}
+
+    answer = world.client.generic("POST", "/api/auth/login", b"{}", "application/json", **headers)
+
+    assert answer.status_code == 400

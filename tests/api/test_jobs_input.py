@@ -253,14 +253,17 @@ def test_hostile_options_of_a_run_are_refused_and_nothing_is_queued(
     unchanged(query)
 
 
+FORM = b"--x\r\nContent-Disposition: form-data; %s\r\n\r\n%s\r\n--x--\r\n"
+
+
 @pytest.mark.parametrize(
     ("content_type", "body"),
     [
         ("multipart/form-data", b"x"),
         ("multipart/form-data; boundary=\xff", b"x"),
         ("multipart/form-data; boundary=" + "x" * 300, b"--x"),
-        ("multipart/form-data; boundary=x", b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n\x00\r\n--x--\r\n'),
-        ("multipart/form-data; boundary=x", b'--x\r\nContent-Disposition: form-data; name="a"; filename="b"\r\n\r\n1\r\n--x--\r\n'),
+        ("multipart/form-data; boundary=x", FORM % (b'name="a"', b"\0")),
+        ("multipart/form-data; boundary=x", FORM % (b'name="a"; filename="b"', b"1")),
         ("application/x-www-form-urlencoded", b"a=%00"),
         ("application/x-www-form-urlencoded", b"a=%ff"),
         ("application/x-www-form-urlencoded", b"&".join(b"a=1" for _ in range(10_001))),

@@ -221,3 +221,29 @@ def test_a_query_reads_back_as_it_was_written():
 
     assert again == query
     assert query.args == (("n", "5"),)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "newest=9999-12-31T23:59:59.999999%2B00:00",
+        "newest=2026-01-01T00:00:00&since=2026-01-01T00:00Z",
+        "newest=x",
+        "since=9999-12-31T23:59:59-23:59",
+        "until=0001-01-01T00:00:00%2B14:00",
+        "since=0000-00-00",
+        "rows=1&after=9999-12-31T23:59:59-14:00_018f3a52-6b1e-7c9a-9d2f-3f6d0e5b7a10",
+        "rows=1&after=x",
+        "q=args.x:" + "9" * 900,
+        "q=path:%5C%20user:%25%20kind:x",
+        "q=%ed%a0%80%20args.x:%22%5Cud800%22",
+        "status=x&range=y",
+    ],
+)
+def test_no_address_makes_the_list_fail(query, browser_of, start):
+    start()
+    for headers in ({}, {"HX-Request": "true"}):
+        assert browser_of("alice").get(f"/w/acme/runs/?{query}", headers=headers).status_code < 500
+    exported = browser_of("alice").get(f"/w/acme/runs/export.csv?{query}")
+    assert exported.status_code < 500
+    assert b"".join(exported.streaming_content) if exported.streaming else True
