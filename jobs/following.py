@@ -64,14 +64,15 @@ def read_outcome(job_id: UUID) -> Outcome | None:
     return None if row is None else Outcome(*row)
 
 
-async def wait_for_outcome(watch: JobWatch, job_id: UUID, *, timeout_s: float) -> Outcome | None:
-    """The outcome of a job that was queued after `watch` began; None when `timeout_s` passed without one."""
+async def wait_for(watch: JobWatch, look: Callable[[], T | None], *, timeout_s: float) -> T | None:
+    """What `look` finds in the database once the job is over, which was queued after `watch` began; None when
+    `timeout_s` passed without."""
     deadline = time.monotonic() + timeout_s
     while (left := deadline - time.monotonic()) > 0:
         await watch.wait(left)
-        outcome = await in_database(read_outcome, job_id)
-        if outcome is not None:
-            return outcome
+        found = await in_database(look)
+        if found is not None:
+            return found
     return None
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db import connection
 from django.http import HttpResponse
 
-from jobs.following import Outcome
+from jobs.following import Outcome, read_outcome
 from workspaces.errors import Unprocessable
 
 MAX_HEADERS = 100
@@ -67,6 +67,12 @@ class Composite:
     headers: Any  # JSON
     body: str | None  # JSON text; None: no `result`
     body_text: str | None  # the same without quotes when it is a string
+
+
+def read_reply(job_id: UUID) -> HttpResponse | None:
+    """The answer to whoever waits for this job; None while it is not over. Raises BadReply. Queries."""
+    outcome = read_outcome(job_id)
+    return None if outcome is None else reply(job_id, outcome)
 
 
 def reply(job_id: UUID, outcome: Outcome) -> HttpResponse:

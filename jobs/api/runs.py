@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -19,10 +20,10 @@ from rest_framework.request import Request
 
 from jobs import queue, runs, scripts
 from jobs.api.events import job_events
-from jobs.api.replies import reply
+from jobs.api.replies import read_reply
 from jobs.api.waiting import WaitingView, event_stream, on_request_thread
 from jobs.errors import JobNotFound, WaitTimedOut
-from jobs.following import in_database, wait_for_outcome
+from jobs.following import in_database, wait_for
 from jobs.listener import get_listener
 from jobs.models import new_job_id
 from jobs.payloads import Call, Payload, read_call
@@ -239,6 +240,8 @@ class RerunJobs(RunView):
 class _Wait(WaitingView, RunView):
     """Queue, then wait for the result. A client that goes away cancels the job."""
 
+    queries_at_once = True
+
     def _start(self, request: Request, address: dict[str, Any]) -> tuple[UUID, "asyncio.Future[UUID]"]:
         wanted = run_query(request)
         options = run_options(request, wanted, waits=True)
@@ -256,13 +259,13 @@ class _Wait(WaitingView, RunView):
             try:
                 await asyncio.shield(starting)
                 limit = settings.TIMEOUT_WAIT_RESULT
-                outcome = await wait_for_outcome(watch, job_id, timeout_s=limit)
-                if outcome is None:
+                answer = await wait_for(watch, partial(read_reply, job_id), timeout_s=limit)
+                if answer is None:
                     raise WaitTimedOut(
                         f"job {job_id} has no result after {limit} s (TIMEOUT_WAIT_RESULT); it goes on, ask for "
                         f"its result at jobs_u/completed/get_result_maybe/{job_id}"
                     )
-                return await in_database(reply, job_id, outcome)
+                return answer
             except asyncio.CancelledError:
                 await asyncio.wait([starting])
                 if starting.exception() is None:

@@ -6,7 +6,7 @@ A Django REST view whose handlers are coroutines. Thousands may wait at once: no
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.db import connection
@@ -23,6 +23,9 @@ T = TypeVar("T")
 class WaitingView(InstanceView):
     """Mix in before a view class; define `async def get` / `post`. `initial` has run when they are called."""
 
+    # The handler begins with `on_request_thread`: thread and connection stay with the request until then.
+    queries_at_once: ClassVar[bool] = False
+
     async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:  # type: ignore[override]
         self.args, self.kwargs = args, kwargs
         drf_request = self.request = self.initialize_request(request, *args, **kwargs)
@@ -32,7 +35,10 @@ class WaitingView(InstanceView):
             handler = getattr(
                 self, method if method in self.http_method_names else "", self.http_method_not_allowed
             )
-            await on_request_thread(self.initial, drf_request, *args, **kwargs)
+            if self.queries_at_once:
+                await sync_to_async(self.initial)(drf_request, *args, **kwargs)
+            else:
+                await on_request_thread(self.initial, drf_request, *args, **kwargs)
             answer = handler(drf_request, *args, **kwargs)
             response = await answer if asyncio.iscoroutine(answer) else answer
         except Exception as exc:
