@@ -3,6 +3,7 @@
 The table of variables in docs/configuration.md is the reader's view of this file.
 """
 
+import os
 import socket
 import sys
 from pathlib import Path
@@ -150,7 +151,8 @@ if JOB_ISOLATION not in ("refuse", "warn"):
 JOB_MEMORY_LIMIT_MB = _positive("JOB_MEMORY_LIMIT_MB", 2048, least=32)
 INIT_SCRIPT = env.str("INIT_SCRIPT", default="")
 WHITELIST_ENVS = _list("WHITELIST_ENVS")
-WORKER_DIR = Path(env.str("WORKER_DIR", default="/tmp/windmill"))
+# Each user of the machine has one of their own: a folder made by root would shut everybody else out.
+WORKER_DIR = Path(env.str("WORKER_DIR", default="/tmp/windmill" + (f"-{os.getuid()}" if os.getuid() else "")))
 
 # --- database ---
 

@@ -183,8 +183,14 @@ class JobHost:
         server starts at all.
         """
         self._loop = asyncio.get_running_loop()
-        os.makedirs(self._base_dir, exist_ok=True)
-        os.chmod(self._base_dir, 0o711)  # jobs without namespaces pass through; they cannot list it
+        try:
+            os.makedirs(self._base_dir, exist_ok=True)
+            os.chmod(self._base_dir, 0o711)  # jobs without namespaces pass through; they cannot list it
+        except OSError as error:
+            raise SandboxUnavailable(
+                f"The folder for jobs {self._base_dir} cannot be made: {error.strerror}. "
+                "Set WORKER_DIR to a folder that this user may write."
+            ) from error
         refusals: list[str] = []
         for isolation in self._allowed:
             if isolation == "namespaces" and os.geteuid() != 0:
