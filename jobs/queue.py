@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from psycopg.types.json import Jsonb
 
 from jobs import sql, wakeups
@@ -28,6 +28,7 @@ from workspaces.models import InstanceSetting
 logger = logging.getLogger(__name__)
 
 MAX_PRIORITY = 100
+_LOG_TRIES = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,9 @@ class JobRequest:
     preprocessed: bool | None = None  # False: `args` is the event for the script's preprocessor
     scheduled_for: datetime | None = None
     scheduled_in_s: float | None = None
-    audit: dict[str, Any] | None = None  # the entry of the audit log to write with it (workspaces.audit.columns)
+    audit: dict[str, Any] | None = (
+        None  # the entry of the audit log to write with it (workspaces.audit.columns)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +215,20 @@ def append_log(claim: tuple[UUID, int], text: str) -> None:
 
 
 def append_system_log(*, job_id: UUID, workspace_id: str, text: str) -> None:
-    """Append a line of the system's own (cancel, restart) to a job's log."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            sql.load("append_system_log"), {"id": job_id, "workspace_id": workspace_id, "logs": text}
-        )
+    """Append a line of the system's own (cancel, restart) to a job's log.
+
+    The worker may be writing at the same end. The line is said about what is done already, so when it loses that race
+    again and again it is left out instead of failing its caller.
+    """
+    parameters = {"id": job_id, "workspace_id": workspace_id, "logs": text}
+    for _ in range(_LOG_TRIES):
+        try:
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute(sql.load("append_system_log"), parameters)
+        except IntegrityError:
+            continue
+        return
+    logger.warning("left out a line of the log of job=%s: others kept writing it", job_id)
 
 
 def complete_jobs(completions: Sequence[Completion]) -> set[UUID]:
