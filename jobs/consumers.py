@@ -37,7 +37,7 @@ RECHECK_S = 30.0  # how long a revoked right may go on being used
 TICK_S = 1.0
 _COUNTED = 1000  # beyond this many queued jobs a change may go unseen, so ticks come unasked
 
-SIGNED_OUT, NO_RIGHT, UNKNOWN, TRY_AGAIN = 4401, 4403, 4404, 1013
+SIGNED_OUT, NO_RIGHT, UNKNOWN, TRY_AGAIN, FAILED = 4401, 4403, 4404, 1013, 1011
 
 
 class _Consumer(AsyncWebsocketConsumer):
@@ -74,6 +74,8 @@ class _Consumer(AsyncWebsocketConsumer):
 
     async def _run(self) -> None:
         try:
+            if "\x00" in self.workspace_id:  # no database takes it for a text
+                raise NotFound("no such workspace")
             await self.serve()
             await self.close(1000)
         except NotSignedIn:
@@ -85,6 +87,10 @@ class _Consumer(AsyncWebsocketConsumer):
         except DatabaseError as exc:
             logger.warning("closed a websocket, the database is away: %s", exc)
             await self.close(TRY_AGAIN)
+        except Exception:
+            # Nobody awaits this task: without an end of our own the reader would wait at a silent socket.
+            logger.exception("a websocket failed path=%s", self.scope["path"])
+            await self.close(FAILED)
 
     @property
     def workspace_id(self) -> str:
@@ -111,7 +117,10 @@ class _Consumer(AsyncWebsocketConsumer):
         origin = self._header(b"origin")
         if not origin or not self._token()[1]:
             return False
-        return urlsplit(origin).netloc != self._header(b"host") and origin != settings.BASE_URL
+        try:
+            return urlsplit(origin).netloc != self._header(b"host") and origin != settings.BASE_URL
+        except ValueError:  # http://[ is an address nowhere
+            return True
 
     def caller(self) -> Caller:
         """Who is at the other end, in the workspace of the address. Raises NotSignedIn, NotFound, PermissionDenied."""
