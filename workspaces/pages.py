@@ -28,7 +28,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 
 from workspaces import access, middleware
 from workspaces.access import Caller, Identity
-from workspaces.errors import DomainError, NotFound, NotSignedIn, PermissionDenied
+from workspaces.errors import BadRequest, DomainError, NotFound, NotSignedIn, PermissionDenied
 from workspaces.models import Member
 
 LAST_WORKSPACE_COOKIE = "workspace"
@@ -59,6 +59,7 @@ def page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     def wrapped(request: HttpRequest, **parts: Any) -> HttpResponse:
         try:
             identity = signed_in(request)
+            _require_storable(request)
             return _private(view(request, identity, **parts))
         except DomainError as exc:
             return error_page(request, exc)
@@ -85,6 +86,7 @@ def workspace_page(
             caller: Caller | None = None
             try:
                 identity = signed_in(request)
+                _require_storable(request)
                 caller = access.enter_workspace(identity, workspace)
                 request.caller = caller  # type: ignore[attr-defined]  # the shell shows its workspace
                 if admins_only:
@@ -121,6 +123,14 @@ def signed_in(request: HttpRequest) -> Identity:
     if account is not None and account.must_change_password and not middleware.is_from_loopback(request):
         raise ChangePasswordFirst(f"{account.email} still has its default password; choose a new one first")
     return identity
+
+
+def _require_storable(request: HttpRequest) -> None:
+    """Forms are read in many ways; none of them may hand the database a text that it cannot store. BadRequest."""
+    if request.method == "POST" and any(
+        "\x00" in text for texts in request.POST.lists() for text in texts[1]
+    ):
+        raise BadRequest("the form contains a NUL character, which cannot be stored")
 
 
 class ChangePasswordFirst(PermissionDenied):
