@@ -9,6 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from workspaces.middleware import identify
+from workspaces.pages import safe_next
 
 
 class WindmillAdminSite(AdminSite):
@@ -43,10 +44,10 @@ class WindmillAdminSite(AdminSite):
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The sign-in page of the instance; somebody signed in who is no superadmin is told so."""
         if self.has_permission(request):
-            return HttpResponseRedirect(request.GET.get("next") or self.index_url)
+            return HttpResponseRedirect(safe_next(request, request.GET.get("next"), self.index_url))
         if identify(request) is not None:
             raise PermissionDenied("the administration is for superadmins of the instance")
-        target = request.GET.get("next") or self.index_url
+        target = safe_next(request, request.GET.get("next"), self.index_url)
         return HttpResponseRedirect(f"{settings.LOGIN_URL}?{urlencode({'next': target})}")
 
     def logout(  # type: ignore[override]  # never a page of its own

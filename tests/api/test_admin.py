@@ -118,3 +118,12 @@ def test_nothing_is_added_or_deleted_by_hand(root: Client) -> None:
 
 def test_djangos_own_groups_are_not_offered(root: Client) -> None:
     assert "Authentication and Authorization" not in root.get("/admin/").content.decode()
+
+
+@pytest.mark.parametrize(
+    "elsewhere", ["https://evil.example/", "//evil.example", "javascript:alert(1)", "/\\evil.example"]
+)
+def test_the_way_back_after_sign_in_leads_nowhere_else(elsewhere: str, root: Client) -> None:
+    assert root.get("/admin/login/", {"next": elsewhere})["Location"] == "/admin/"
+    assert "evil" not in Client().get("/admin/login/", {"next": elsewhere})["Location"]
+    assert root.get("/admin/login/", {"next": "/admin/jobs/"})["Location"] == "/admin/jobs/"
