@@ -179,8 +179,21 @@ def queue_many(count: int, *, language: str = "python3", tag: str | None = None,
 
 
 def forget_jobs() -> None:
-    """Empty the job tables."""
-    execute("TRUNCATE job, queue, completed_job, job_logs")
+    """Empty the job tables, beside a worker that may be looking at them: all locks at once or none, then again."""
+    from django.db import OperationalError, transaction
+
+    tables = "job, queue, completed_job, job_logs"
+
+    def emptied() -> bool:
+        try:
+            with transaction.atomic():
+                execute(f"LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE NOWAIT")
+                execute(f"TRUNCATE {tables}")
+        except OperationalError:
+            return False
+        return True
+
+    wait_until(emptied, "the tables to be free")
 
 
 def percentile(values: Sequence[float], share: float) -> float:

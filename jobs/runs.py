@@ -318,7 +318,7 @@ def cancel(
 
 
 def cancel_selection(caller: Caller, job_ids: Sequence[UUID], *, force: bool) -> list[UUID]:
-    """Cancel those of these jobs that the caller may see and that are not over yet; answers their ids."""
+    """Cancel those of these jobs that the caller may cancel and that are not over yet; answers their ids."""
     if len(job_ids) > MAX_BATCH:
         raise BadRequest(f"{len(job_ids)} jobs at once; at most {MAX_BATCH}")
     canceled = []
@@ -333,6 +333,10 @@ def cancel_selection(caller: Caller, job_ids: Sequence[UUID], *, force: bool) ->
             )
         except JobNotFound:
             continue
+        except PermissionDenied:
+            if not caller.is_operator:
+                raise
+            continue  # of a list that shows more than their own
         canceled.append(job_id)
     return canceled
 
@@ -403,8 +407,17 @@ def delete_jobs(caller: Caller, job_ids: Sequence[UUID]) -> int:
     return len(ids)
 
 
+def may_change(caller: Caller, job: JobRow) -> bool:
+    """Whether the caller, who may see this job, may steer it: operators only what they started themselves."""
+    return not caller.is_operator or caller.identity.is_job or job.created_by == caller.username
+
+
 def _require_change(caller: Caller, job: JobRow) -> None:
     """A token that may run the script may steer its runs; others need jobs:write. A job may steer itself."""
+    if not may_change(caller, job):
+        raise PermissionDenied(
+            f"job {job.id} was started by {job.created_by}; operators steer their own runs only"
+        )
     identity = caller.identity
     identity.require_scope(
         "jobs", "run" if allows(identity.scopes, "jobs", "run", f"scripts/{job.runnable_path}") else "write"

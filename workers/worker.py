@@ -412,6 +412,7 @@ class Worker:
             username=arguments.token_username(claim),
             permissioned_as=claim.permissioned_as,
             job_id=claim.id,
+            attempt=claim.attempt,
             # A minute more than the job: its last call may be under way when it is stopped.
             expires_in_s=min(self.options.token_expiry_s, timeout_s + 60),
         )

@@ -30,10 +30,11 @@ def issue(
     username: str,
     permissioned_as: str,
     job_id: UUID,
+    attempt: int,
     expires_in_s: float,
     label: str = "ephemeral-script",
 ) -> str:
-    """A token for one job. Costs no query."""
+    """A token for one attempt at a job: one that was given to another worker has no rights left. Costs no query."""
     now = int(time.time())
     claims = {
         "email": email,
@@ -41,6 +42,7 @@ def issue(
         "permissioned_as": permissioned_as,
         "workspace_id": workspace_id,
         "job_id": str(job_id),
+        "attempt": attempt,
         "label": label,
         "iat": now,
         "exp": now + int(expires_in_s) + 1,
@@ -55,7 +57,17 @@ def read(token: str) -> dict[str, Any]:
             token.removeprefix(PREFIX),
             _key(),
             algorithms=[_ALGORITHM],
-            options={"require": ["exp", "email", "username", "permissioned_as", "workspace_id", "job_id"]},
+            options={
+                "require": [
+                    "exp",
+                    "email",
+                    "username",
+                    "permissioned_as",
+                    "workspace_id",
+                    "job_id",
+                    "attempt",
+                ]
+            },
         )
         UUID(claims["job_id"])
     except jwt.ExpiredSignatureError as exc:

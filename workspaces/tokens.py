@@ -72,8 +72,8 @@ def _authenticate_job(text: str) -> Identity:
     # The queue belongs to the app above this one, so the question is asked in SQL: is this job running now?
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT 1 FROM queue WHERE id = %s AND workspace_id = %s AND running",
-            [job_id, claims["workspace_id"]],
+            "SELECT 1 FROM queue WHERE id = %s AND workspace_id = %s AND running AND attempt = %s",
+            [job_id, claims["workspace_id"], claims["attempt"]],
         )
         if cursor.fetchone() is None:
             raise NotSignedIn("the job of this token is not running any more")

@@ -43,7 +43,6 @@ def run(request: HttpRequest, caller: Caller, job_id: UUID) -> HttpResponse:
 def _context(caller: Caller, job: JobRow) -> dict[str, Any]:
     shown = run_list.with_summaries(caller, [job])[0]
     base = f"/w/{caller.workspace_id}/runs/{job.id}/"
-    may_change = caller.is_admin or job.created_by == caller.username or not caller.is_operator
     size = _result_size(job) if job.is_completed else 0
     return {
         "run": shown,
@@ -53,7 +52,7 @@ def _context(caller: Caller, job: JobRow) -> dict[str, Any]:
         "error": _error(caller, job, size),
         "result_size": size,
         "why": _why(caller, job),
-        "may_cancel": may_change and not job.is_completed,
+        "may_cancel": runs.may_change(caller, job) and not job.is_completed,
         "may_force": bool(job.canceled_by) and job.status == "running",
         "may_rerun": not (caller.is_operator and shown.is_preview),
         "edit_url": _edit_url(caller, job),

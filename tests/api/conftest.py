@@ -146,6 +146,7 @@ class RunningJob:
             workspace_id="acme",
             tag="python3",
             running=True,
+            attempt=1,
             worker="w",
             started_at=timezone.now(),
         )
@@ -155,6 +156,7 @@ class RunningJob:
             username=username,
             permissioned_as=f"u/{username}",
             job_id=self.id,
+            attempt=1,
             expires_in_s=60,
         )
 
