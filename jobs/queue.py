@@ -220,7 +220,7 @@ def append_system_log(*, job_id: UUID, workspace_id: str, text: str) -> None:
     The worker may be writing at the same end. The line is said about what is done already, so when it loses that race
     again and again it is left out instead of failing its caller.
     """
-    parameters = {"id": job_id, "workspace_id": workspace_id, "logs": text}
+    parameters: dict[str, Any] = {"id": job_id, "workspace_id": workspace_id, "logs": text}
     for _ in range(_LOG_TRIES):
         try:
             with transaction.atomic(), connection.cursor() as cursor:
