@@ -12,5 +12,5 @@ async def test_a_folder_that_cannot_be_made_is_named_with_the_setting_that_moves
     blocked.write_text("not a folder")
     host = JobHost(base_dir=blocked / "jobs")
 
-    with pytest.raises(SandboxUnavailable, match="cannot be made: Not a directory. Set WORKER_DIR"):
+    with pytest.raises(SandboxUnavailable, match=r"cannot be made: Not a directory\. Set WORKER_DIR"):
         await host.start()
