@@ -150,7 +150,8 @@ def test_a_scope_that_cannot_be_read_is_named_at_its_field(ada: Person, ada_page
 def test_the_theme_is_remembered_by_the_server(ada: Person, ada_page: Page) -> None:
     ada_page.goto(ada.url())
     ada_page.get_by_role("radio", name="Dark theme").click()
+    expect(ada_page.locator("html")).to_have_attribute("data-theme", "dark")
 
     ada_page.reload()
 
-    assert ada_page.locator("html").get_attribute("data-theme") == "dark"
+    expect(ada_page.locator("html")).to_have_attribute("data-theme", "dark")
