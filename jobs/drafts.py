@@ -26,13 +26,6 @@ def get_draft(caller: Caller, path: str) -> Draft | None:
     return Draft.objects.filter(workspace=caller.workspace, email=caller.email, kind=KIND, path=path).first()
 
 
-def list_drafts(caller: Caller) -> list[Draft]:
-    """The caller's own drafts in this workspace, the one edited last first."""
-    return list(
-        Draft.objects.filter(workspace=caller.workspace, email=caller.email, kind=KIND).order_by("-edited_at")
-    )
-
-
 def save_draft(
     caller: Caller, path: str, value: dict[str, Any], *, base_hash: int | None, was: str | None = None
 ) -> datetime:

@@ -1,6 +1,6 @@
 """Errors of the jobs app (see workspaces.errors for how they reach the reader)."""
 
-from workspaces.errors import Conflict, DomainError, NotFound, Unprocessable
+from workspaces.errors import Conflict, DomainError, NotFound
 
 
 class LeaseLost(DomainError):
@@ -19,12 +19,6 @@ class JobIdTaken(Conflict):
     """A job with the id that the caller chose exists already."""
 
     code = "job_id_taken"
-
-
-class RunFailed(Unprocessable):
-    """A synchronous run failed; `error` is the JSON value that the job recorded."""
-
-    code = "run_failed"
 
 
 class QueueTooLong(DomainError):

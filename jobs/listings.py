@@ -181,11 +181,6 @@ def list_jobs(
         return _rows(sql.load("list_jobs") + order, parameters)
 
 
-def next_cursor(page: Sequence[JobRow], *, limit: int) -> Cursor | None:
-    """Where the page after this one begins; None when this one was the last."""
-    return Cursor(page[-1].created_at, page[-1].id) if len(page) == limit else None
-
-
 def list_job_ids(caller: Caller, filters: JobFilters, *, limit: int = MAX_PAGE) -> list[UUID]:
     """The ids of the jobs that `list_jobs` would show, newest first."""
     return [job.id for job in list_jobs(caller, filters, limit=limit)]

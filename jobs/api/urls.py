@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path
 
-from jobs.api import jobs, runs, scripts, workers
+from jobs.api import job, jobs, runs, scripts, workers
 
 W = "w/<str:workspace>"
 
@@ -44,30 +44,30 @@ _jobs = [
     ("queue/list_filtered_uuids", jobs.FilteredIds),
     ("queue/count", jobs.CountQueue),
     ("queue/position/<str:scheduled_for>", jobs.QueuePosition),
-    ("queue/explain/<str:id>", jobs.Explain),
+    ("queue/explain/<str:id>", job.Explain),
     ("queue/cancel_selection", jobs.CancelSelection),
     ("queue/run_now/<str:id>", jobs.RunNow),
     ("completed/list", jobs.ListCompleted),
     ("completed/count", jobs.CountCompleted),
     ("completed/count_jobs", jobs.CountCompletedJobs),
     ("completed/delete/<str:id>", jobs.DeleteCompleted),
-    ("worker_is_draining/<str:id>", jobs.WorkerIsDraining),
+    ("worker_is_draining/<str:id>", job.WorkerIsDraining),
 ]
 _jobs_u = [
-    ("get/<str:id>", jobs.GetJob),
-    ("get_logs/<str:id>", jobs.GetLogs),
-    ("getupdate/<str:id>", jobs.GetUpdate),
-    ("getupdate_sse/<str:id>", jobs.GetUpdateSse),
-    ("get_root_job_id/<str:id>", jobs.GetRootJobId),
-    ("completed/get/<str:id>", jobs.GetCompleted),
-    ("completed/get_result/<str:id>", jobs.GetResult),
-    ("completed/get_result_maybe/<str:id>", jobs.GetResultMaybe),
-    ("queue/cancel/<str:id>", jobs.Cancel),
-    ("queue/force_cancel/<str:id>", jobs.ForceCancel),
+    ("get/<str:id>", job.GetJob),
+    ("get_logs/<str:id>", job.GetLogs),
+    ("getupdate/<str:id>", job.GetUpdate),
+    ("getupdate_sse/<str:id>", job.GetUpdateSse),
+    ("get_root_job_id/<str:id>", job.GetRootJobId),
+    ("completed/get/<str:id>", job.GetCompleted),
+    ("completed/get_result/<str:id>", job.GetResult),
+    ("completed/get_result_maybe/<str:id>", job.GetResultMaybe),
+    ("queue/cancel/<str:id>", job.Cancel),
+    ("queue/force_cancel/<str:id>", job.ForceCancel),
 ]
 _job_metrics = [
-    ("set_progress/<str:id>", jobs.SetProgress),
-    ("get_progress/<str:id>", jobs.GetProgress),
+    ("set_progress/<str:id>", job.SetProgress),
+    ("get_progress/<str:id>", job.GetProgress),
 ]
 _workers = [
     ("list", workers.ListWorkers),

@@ -5,7 +5,6 @@ Registered as builtins, so templates use them without `{% load %}`. docs/ui.md s
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from django import template
 from django.templatetags.static import static
@@ -169,18 +168,6 @@ def language_icon(language: str) -> str:
 def language_name(language: str) -> str:
     """`{{ script.language|language_name }}`: "Python" for python3."""
     return LANGUAGES.get(language, ("", language))[1]
-
-
-@register.simple_tag(takes_context=True)
-def current_if(context: template.Context, *prefixes: str) -> SafeString:
-    """`{% current_if url %}`: aria-current on a link whose address the page's path starts with."""
-    request: Any = context.get("request")
-    path = request.path if request else ""
-    return (
-        SafeString('aria-current="page"')
-        if any(path.startswith(prefix) for prefix in prefixes)
-        else SafeString("")
-    )
 
 
 def relative(seconds: float) -> str:
