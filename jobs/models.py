@@ -169,6 +169,18 @@ class JobKind(models.TextChoices):
 
     SCRIPT = "script", "Script"
     PREVIEW = "preview", "Preview"
+    FLOW = "flow", "Flow"
+    FLOW_PREVIEW = "flowpreview", "Flow preview"
+    FLOW_BODY = "flownode", "Part of a flow"  # an iteration of a loop, or a branch: a flow of its own
+    FLOW_SCRIPT = "flowscript", "Inline script of a flow"
+    SINGLE_STEP_FLOW = "singlestepflow", "Script with retries"
+    IDENTITY = "identity", "Identity"
+    AI_AGENT = "aiagent", "AI agent"
+    FLOW_DEPENDENCIES = "flowdependencies", "Dependencies of a flow"
+
+
+# Jobs that are flows themselves: a row of flow_status says how far they are, and no code of their own runs.
+FLOW_KINDS = frozenset({JobKind.FLOW, JobKind.FLOW_PREVIEW, JobKind.FLOW_BODY, JobKind.SINGLE_STEP_FLOW})
 
 
 class Job(models.Model):
@@ -177,9 +189,10 @@ class Job(models.Model):
     id = models.UUIDField(primary_key=True, default=new_job_id)
     workspace_id = models.CharField(max_length=50)
     kind = models.CharField(max_length=25, choices=JobKind.choices)
-    runnable_id = models.BigIntegerField(null=True, blank=True)  # script hash
+    runnable_id = models.BigIntegerField(null=True, blank=True)  # script hash, or flow_version.id
     runnable_path = models.CharField(max_length=255, null=True, blank=True)
     raw_code = models.TextField(null=True, blank=True)
+    raw_flow = OrderedJSONField(null=True, blank=True)  # FlowValue of a preview
     script_lang = models.CharField(max_length=20, null=True, blank=True)
     script_entrypoint_override = models.CharField(max_length=255, null=True, blank=True)
     args = models.JSONField(null=True, blank=True)  # object by parameter name; null once deleted on request
@@ -190,7 +203,19 @@ class Job(models.Model):
     permissioned_as_email = models.CharField(max_length=255)
     parent_job = models.UUIDField(null=True, blank=True)
     root_job = models.UUIDField(null=True, blank=True)
+    # A job with a flow_step_id is a step of the flow job that is its parent: the parent goes on when it ends.
     flow_step_id = models.CharField(max_length=255, null=True, blank=True)
+    # The innermost flow (not body) around this step or body: its definition holds the modules, and what steps inside
+    # bodies return is found there afterwards.
+    flow_innermost_root_job = models.UUIDField(null=True, blank=True)
+    flow_body = models.CharField(max_length=255, null=True, blank=True)  # bodies: jobs.flows.value.BodyRef
+    flow_n = models.IntegerField(null=True, blank=True)  # index of the iteration or branch
+    same_worker = models.BooleanField(db_default=False)
+    cache_ttl = models.IntegerField(null=True, blank=True)  # seconds; the result may come from job_cache
+    delete_after_secs = models.IntegerField(null=True, blank=True)  # after the end of the job or of its flow
+    concurrency_key = models.CharField(max_length=255, null=True, blank=True)
+    concurrent_limit = models.IntegerField(null=True, blank=True)
+    concurrency_time_window_s = models.IntegerField(null=True, blank=True)
     trigger_kind = models.CharField(max_length=20, null=True, blank=True)
     trigger = models.CharField(max_length=255, null=True, blank=True)
     timeout = models.IntegerField(null=True, blank=True)  # seconds
@@ -214,7 +239,12 @@ class Job(models.Model):
 
 
 class QueuedJob(models.Model):
-    """Where a job stands while it is not done. One claim = (id, attempt): the fencing pair of every worker write."""
+    """Where a job stands while it is not done. One claim = (id, attempt): the fencing pair of every worker write.
+
+    A flow that waits for its steps is parked: running, with no last_ping, so that nobody claims it and nobody misses its
+    heartbeat. A flow that sleeps or waits for approvals is not running and is due (scheduled_for) at its deadline; its
+    started_at stays.
+    """
 
     id = models.UUIDField(primary_key=True)
     workspace_id = models.CharField(max_length=50)
@@ -228,12 +258,13 @@ class QueuedJob(models.Model):
     worker = models.CharField(max_length=255, null=True, blank=True)
     attempt = models.IntegerField(db_default=0)  # nth claim
     last_ping = models.DateTimeField(null=True, blank=True)  # heartbeat of the current attempt
-    suspend = models.IntegerField(db_default=0)
+    suspend = models.IntegerField(db_default=0)  # approvals that a flow still waits for
     suspend_until = models.DateTimeField(null=True, blank=True)
     canceled_by = models.CharField(max_length=255, null=True, blank=True)
     canceled_reason = models.TextField(null=True, blank=True)
     mem_peak = models.IntegerField(null=True, blank=True)  # kB
     restarts = models.SmallIntegerField(db_default=0)  # after lost workers
+    concurrency_key = models.CharField(max_length=255, null=True, blank=True)
 
     class Meta:
         db_table = "queue"
@@ -242,12 +273,17 @@ class QueuedJob(models.Model):
             # Only what could be claimed: its size does not grow with what runs, waits for approval or is done.
             models.Index(
                 fields=["tag", "-priority", "scheduled_for", "id"],
-                condition=models.Q(running=False, suspend__lte=0),
+                condition=models.Q(running=False),
                 name="queue_runnable_idx",
             ),
             models.Index(fields=["workspace_id", "-created_at"], name="queue_workspace_idx"),
             # Zombie scan. last_ping itself is in no index, so that heartbeats stay heap-only updates.
             models.Index(fields=["started_at"], condition=models.Q(running=True), name="queue_running_idx"),
+            models.Index(
+                fields=["concurrency_key"],
+                condition=models.Q(concurrency_key__isnull=False),
+                name="queue_concurrency_idx",
+            ),
         ]
         constraints: ClassVar = [
             models.CheckConstraint(
@@ -320,6 +356,198 @@ class LogChunk(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_id}@{self.log_offset}"
+
+
+class Flow(models.Model):
+    """A flow at a path: its settings, and which version is live. What it does is in FlowVersion."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE)
+    path = models.CharField(max_length=255)
+    version_id = models.BigIntegerField()  # the live FlowVersion
+    summary = models.TextField(blank=True, default="")
+    description = models.TextField(blank=True, default="")
+    tag = models.CharField(max_length=50, null=True, blank=True)
+    timeout = models.IntegerField(null=True, blank=True)  # seconds
+    priority = models.SmallIntegerField(null=True, blank=True)  # 1..100
+    visible_to_runner_only = models.BooleanField(null=True, blank=True)
+    on_behalf_of_email = models.CharField(max_length=255, null=True, blank=True)
+    labels = ArrayField(models.CharField(max_length=50), null=True, blank=True)  # null: never given
+    edited_by = models.CharField(max_length=255)
+    edited_at = models.DateTimeField(db_default=Now())
+    archived = models.BooleanField(default=False)
+    extra_perms = models.JSONField(default=dict, blank=True)
+    extra = models.JSONField(default=dict, blank=True)  # as Script.extra
+
+    class Meta:
+        db_table = "flow"
+        ordering = ("path",)
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["workspace", "path"], name="flow_once_a_path"),
+        ]
+
+    def __str__(self) -> str:
+        return self.path
+
+
+class FlowVersion(models.Model):
+    """One version of what a flow does. Only the dependency job changes it: it adds the locks of inline scripts."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE)
+    path = models.CharField(max_length=255)
+    value = OrderedJSONField()  # FlowValue, parsed by jobs.flows.value
+    schema = OrderedJSONField(null=True, blank=True)
+    created_by = models.CharField(max_length=255)
+    created_at = models.DateTimeField(db_default=Now())
+    deployment_message = models.TextField(blank=True, default="")
+    dependency_job = models.UUIDField(null=True, blank=True)
+    lock_error_logs = models.TextField(null=True, blank=True)
+
+    class Meta:
+        db_table = "flow_version"
+        indexes: ClassVar = [models.Index(fields=["workspace", "path", "-id"], name="flow_version_path_idx")]
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.pk}"
+
+
+class FlowStatus(models.Model):
+    """How far a flow job is. `version` counts every change: who advances a flow names the version they have seen.
+
+    `state` (jobs.flows.state) is small whatever the size of the flow: finished modules are in FlowStep, iterations in
+    FlowIteration, so that a step costs the same in a flow of ten and of a thousand.
+    """
+
+    id = models.UUIDField(primary_key=True)
+    workspace_id = models.CharField(max_length=50)
+    version = models.BigIntegerField(db_default=0)
+    state = OrderedJSONField()
+
+    class Meta:
+        db_table = "flow_status"
+
+    def __str__(self) -> str:
+        return f"{self.id} v{self.version}"
+
+
+class FlowStep(models.Model):
+    """A finished module of a flow job. `status` has the shape of reference/flows.md section 8, without lists of jobs."""
+
+    pk = models.CompositePrimaryKey("flow_id", "step_id")
+    flow_id = models.UUIDField()
+    step_id = models.CharField(max_length=255)
+    status = OrderedJSONField()
+    result = OrderedJSONField()  # where its result is: jobs.flows.state.Ref
+
+    class Meta:
+        db_table = "flow_step"
+
+    def __str__(self) -> str:
+        return f"{self.flow_id}/{self.step_id}"
+
+
+class FlowIteration(models.Model):
+    """An iteration of a loop, or a branch of a branchall. Rows of iterations to come are there as soon as the loop is."""
+
+    pk = models.CompositePrimaryKey("flow_id", "step_id", "n")
+    flow_id = models.UUIDField()
+    step_id = models.CharField(max_length=255)
+    n = models.IntegerField()
+    job_id = models.UUIDField()
+    value = OrderedJSONField(null=True, blank=True)  # iter.value
+
+    class Meta:
+        db_table = "flow_iteration"
+
+    def __str__(self) -> str:
+        return f"{self.flow_id}/{self.step_id}[{self.n}]"
+
+
+class FlowResult(models.Model):
+    """Which result `results.<step_id>` names outside of the body that the step is in: the one recorded last."""
+
+    pk = models.CompositePrimaryKey("root_id", "step_id")
+    root_id = models.UUIDField()  # flow_innermost_root_job
+    step_id = models.CharField(max_length=255)
+    result = OrderedJSONField()  # jobs.flows.state.Ref
+
+    class Meta:
+        db_table = "flow_result"
+
+    def __str__(self) -> str:
+        return f"{self.root_id}/{self.step_id}"
+
+
+class FlowUserState(models.Model):
+    """A value that the steps of a flow share (wmill's set_flow_user_state)."""
+
+    pk = models.CompositePrimaryKey("flow_id", "key")
+    flow_id = models.UUIDField()
+    key = models.CharField(max_length=255)
+    workspace_id = models.CharField(max_length=50)
+    value = OrderedJSONField(null=True, blank=True)
+
+    class Meta:
+        db_table = "flow_user_state"
+
+    def __str__(self) -> str:
+        return f"{self.flow_id}/{self.key}"
+
+
+class ResumeEvent(models.Model):
+    """An approval or disapproval of a suspended flow. Each resume_id can be used once a job: the id says so."""
+
+    id = models.UUIDField(primary_key=True)  # job id XOR resume_id
+    workspace_id = models.CharField(max_length=50)
+    job_id = (
+        models.UUIDField()
+    )  # the step that carries `suspend`, or the flow job itself (flow-level approval)
+    flow_id = models.UUIDField()  # the flow job that waits
+    resume_id = models.BigIntegerField()
+    approver = models.CharField(max_length=255, null=True, blank=True)
+    approved = models.BooleanField(default=True)
+    value = OrderedJSONField(null=True, blank=True)  # payload
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "resume_job"
+        indexes: ClassVar = [
+            models.Index(fields=["job_id"], name="resume_job_job_idx"),
+            models.Index(fields=["flow_id"], name="resume_job_flow_idx"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_id}/{self.resume_id}"
+
+
+class CachedResult(models.Model):
+    """A result that is good for further jobs with the same code and arguments (cache_ttl)."""
+
+    key = models.CharField(max_length=64, primary_key=True)  # SHA-256, hex
+    workspace_id = models.CharField(max_length=50)
+    job_id = models.UUIDField()  # that computed it
+    result = OrderedJSONField(null=True, blank=True)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "job_cache"
+        indexes: ClassVar = [models.Index(fields=["expires_at"], name="job_cache_expiry_idx")]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class JobCleanup(models.Model):
+    """A completed job whose arguments, result and log are to be forgotten (delete_after_secs)."""
+
+    job_id = models.UUIDField(primary_key=True)
+    due_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "job_cleanup"
+        indexes: ClassVar = [models.Index(fields=["due_at"], name="job_cleanup_due_idx")]
+
+    def __str__(self) -> str:
+        return f"{self.job_id} at {self.due_at}"
 
 
 class JobProgress(models.Model):

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
-from psycopg.types.json import Jsonb
+from psycopg.types.json import Json, Jsonb
 
 from jobs import sql, wakeups
 from jobs.errors import JobIdTaken, JobNotFound, LeaseLost
@@ -45,6 +45,8 @@ class JobRequest:
     runnable_id: int | None = None  # script hash
     runnable_path: str | None = None
     raw_code: str | None = None
+    raw_flow: dict[str, Any] | None = None  # FlowValue of a preview
+    flow_state: dict[str, Any] | None = None  # flows: where they begin (jobs.flows.state)
     language: str | None = None
     entrypoint: str | None = None
     job_id: UUID | None = None  # chosen by the caller; must be new
@@ -57,6 +59,12 @@ class JobRequest:
     priority: int = 0
     visible_to_owner: bool = True
     preprocessed: bool | None = None  # False: `args` is the event for the script's preprocessor
+    cache_ttl_s: int | None = None
+    delete_after_s: int | None = None
+    concurrency_key: str | None = None
+    concurrent_limit: int | None = None
+    concurrency_window_s: int | None = None
+    same_worker: bool = False
     scheduled_for: datetime | None = None
     scheduled_in_s: float | None = None
     audit: dict[str, Any] | None = (
@@ -93,6 +101,12 @@ class Claim:
     code: str | None
     envs: list[str] | None
     has_preprocessor: bool | None  # run the script's preprocessor on the args first
+    flow_innermost_root_job: UUID | None
+    same_worker: bool
+    cache_ttl: int | None  # seconds
+    concurrency_key: str | None
+    concurrent_limit: int | None
+    concurrency_time_window_s: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +146,14 @@ def push_parameters(request: JobRequest) -> dict[str, Any]:
         "priority": request.priority,
         "visible_to_owner": request.visible_to_owner,
         "preprocessed": request.preprocessed,
+        "raw_flow": Json(request.raw_flow) if request.raw_flow is not None else None,
+        "flow_state": Json(request.flow_state) if request.flow_state is not None else None,
+        "cache_ttl": request.cache_ttl_s,
+        "delete_after_secs": request.delete_after_s,
+        "concurrency_key": request.concurrency_key,
+        "concurrent_limit": request.concurrent_limit,
+        "concurrency_time_window_s": request.concurrency_window_s,
+        "same_worker": request.same_worker,
         "scheduled_for": request.scheduled_for,
         "scheduled_in_s": request.scheduled_in_s,
         "audit": Jsonb(request.audit) if request.audit is not None else None,

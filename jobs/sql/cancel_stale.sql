@@ -2,7 +2,7 @@
 -- worker claims at this moment.
 WITH stale AS (
     SELECT id FROM queue
-     WHERE NOT running AND suspend <= 0
+     WHERE NOT running AND started_at IS NULL  -- not flows that sleep or wait for approval
        AND scheduled_for < statement_timestamp() - make_interval(secs => %(threshold_s)s)
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 ),

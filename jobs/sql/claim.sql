@@ -8,20 +8,20 @@ WITH RECURSIVE lane (tag, priority) AS (
     SELECT wanted.tag, top.priority
       FROM unnest(%(tags)s::text[]) AS wanted (tag)
      CROSS JOIN LATERAL (SELECT priority FROM queue
-                          WHERE NOT running AND suspend <= 0 AND tag = wanted.tag
+                          WHERE NOT running AND tag = wanted.tag
                           ORDER BY tag, priority DESC LIMIT 1) AS top
      UNION ALL
     SELECT lane.tag, lower.priority
       FROM lane
      CROSS JOIN LATERAL (SELECT priority FROM queue
-                          WHERE NOT running AND suspend <= 0 AND tag = lane.tag AND priority < lane.priority
+                          WHERE NOT running AND tag = lane.tag AND priority < lane.priority
                           ORDER BY tag, priority DESC LIMIT 1) AS lower
 ),
 candidate AS (
     SELECT due.id, lane.priority, due.scheduled_for
       FROM lane
      CROSS JOIN LATERAL (SELECT id, scheduled_for FROM queue
-                          WHERE NOT running AND suspend <= 0 AND tag = lane.tag AND priority = lane.priority
+                          WHERE NOT running AND tag = lane.tag AND priority = lane.priority
                             AND scheduled_for <= statement_timestamp()
                           ORDER BY scheduled_for, id LIMIT %(limit)s + 16) AS due
      ORDER BY lane.priority DESC, due.scheduled_for, due.id
@@ -33,14 +33,17 @@ locked AS (
     SELECT row.id
       FROM candidate
      CROSS JOIN LATERAL (SELECT queue.id FROM queue
-                          WHERE queue.id = candidate.id AND (queue.running OR queue.suspend > 0) IS FALSE
+                          WHERE queue.id = candidate.id AND queue.running IS FALSE
                             FOR UPDATE SKIP LOCKED) AS row
      LIMIT %(limit)s
 ),
 claimed AS (
     UPDATE queue
-       SET running = true, worker = %(worker)s, attempt = attempt + 1, started_at = statement_timestamp(),
-           last_ping = statement_timestamp(), suspend_until = NULL
+       SET running = true, worker = %(worker)s, attempt = attempt + 1,
+           -- A flow that goes on (parked, asleep: no last_ping) started long ago.
+           started_at = CASE WHEN last_ping IS NULL AND started_at IS NOT NULL THEN started_at
+                             ELSE statement_timestamp() END,
+           last_ping = statement_timestamp()
       FROM locked
      WHERE queue.id = locked.id
     RETURNING queue.id, queue.attempt, queue.priority, queue.scheduled_for, queue.started_at, queue.created_at,
@@ -54,8 +57,9 @@ SELECT claimed.id, claimed.attempt, claimed.scheduled_for, claimed.started_at, c
            SELECT CASE WHEN jsonb_typeof(value) = 'number' THEN least(greatest(value::numeric, 1), 2147483647)::int END
              FROM global_settings WHERE name = 'job_default_timeout')) AS timeout, job.script_entrypoint_override,
        coalesce(job.script_lang, script.language) AS language, coalesce(job.raw_code, script.content) AS code,
-       script.envs, job.preprocessed IS FALSE AS has_preprocessor
+       script.envs, job.preprocessed IS FALSE AS has_preprocessor, job.flow_innermost_root_job, job.same_worker,
+       job.cache_ttl, job.concurrency_key, job.concurrent_limit, job.concurrency_time_window_s
   FROM claimed
   JOIN job ON job.id = claimed.id
-  LEFT JOIN script ON script.hash = job.runnable_id
+  LEFT JOIN script ON script.hash = job.runnable_id AND job.kind = 'script'
  ORDER BY claimed.priority DESC, claimed.scheduled_for, claimed.id

@@ -5,14 +5,20 @@ WITH asked AS (
     INSERT INTO job (id, workspace_id, kind, runnable_id, runnable_path, raw_code, script_lang,
                      script_entrypoint_override, args, tag, created_by, permissioned_as, permissioned_as_email,
                      parent_job, root_job, flow_step_id, trigger_kind, trigger, timeout, priority, visible_to_owner,
-                     preprocessed)
+                     preprocessed, raw_flow, cache_ttl, delete_after_secs, concurrency_key, concurrent_limit,
+                     concurrency_time_window_s, same_worker)
     SELECT %(id)s, %(workspace_id)s, %(kind)s, %(runnable_id)s, %(runnable_path)s, %(raw_code)s, %(script_lang)s,
            %(entrypoint)s, %(args)s, %(tag)s, %(created_by)s, %(permissioned_as)s, %(permissioned_as_email)s,
            %(parent_job)s, %(root_job)s, %(flow_step_id)s, %(trigger_kind)s, %(trigger)s, %(timeout)s, %(priority)s,
-           %(visible_to_owner)s, %(preprocessed)s
+           %(visible_to_owner)s, %(preprocessed)s, %(raw_flow)s, %(cache_ttl)s, %(delete_after_secs)s,
+           %(concurrency_key)s, %(concurrent_limit)s, %(concurrency_time_window_s)s, %(same_worker)s
      WHERE NOT EXISTS (SELECT FROM completed_job WHERE id = %(id)s)
         ON CONFLICT (id) DO NOTHING
-    RETURNING id, workspace_id, runnable_path, created_at, tag, priority
+    RETURNING id, workspace_id, runnable_path, created_at, tag, priority, concurrency_key
+),
+flow AS (  -- how far it is: of flows only
+    INSERT INTO flow_status (id, workspace_id, state)
+    SELECT id, workspace_id, %(flow_state)s::json FROM asked WHERE %(flow_state)s::json IS NOT NULL
 ),
 recorded AS (
     INSERT INTO audit (workspace_id, username, email, operation, action_kind, resource, parameters, span)
@@ -22,8 +28,8 @@ recorded AS (
                                                        action_kind text, resource text, parameters jsonb, span text)
      WHERE entry.operation IS NOT NULL
 )
-INSERT INTO queue (id, workspace_id, script_path, created_at, scheduled_for, tag, priority)
+INSERT INTO queue (id, workspace_id, script_path, created_at, scheduled_for, tag, priority, concurrency_key)
 SELECT id, workspace_id, runnable_path, created_at,
        coalesce(%(scheduled_for)s, created_at + make_interval(secs => %(scheduled_in_s)s), created_at),
-       tag, priority
+       tag, priority, concurrency_key
   FROM asked
