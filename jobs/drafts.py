@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from jobs.models import Draft
@@ -18,20 +19,25 @@ from workspaces.jsontext import check_storable
 from workspaces.names import parse_path
 
 MAX_SIZE = 10_000_000  # characters of a draft as JSON
-KIND = "script"
 
 
-def get_draft(caller: Caller, path: str) -> Draft | None:
-    """The caller's own draft at `path`."""
-    return Draft.objects.filter(workspace=caller.workspace, email=caller.email, kind=KIND, path=path).first()
+def get_draft(caller: Caller, path: str, *, kind: str = "script") -> Draft | None:
+    """The caller's own draft at `path`. `kind` is script or flow."""
+    return _of(caller, path, kind).first()
 
 
 def save_draft(
-    caller: Caller, path: str, value: dict[str, Any], *, base_hash: int | None, was: str | None = None
+    caller: Caller,
+    path: str,
+    value: dict[str, Any],
+    *,
+    base_hash: int | None,
+    was: str | None = None,
+    kind: str = "script",
 ) -> datetime:
     """Keep `value` (the editor's state, a JSON object) as the caller's draft at `path`; answer when.
 
-    `base_hash` is the version that the work began from, None for a new script. `was` is the path at which the draft
+    `base_hash` is the version that the work began from, None for something new. `was` is the path at which the draft
     was kept until now, when its author has just chosen another one. Raises BadRequest, PermissionDenied (operators).
     """
     caller.require_not_operator()
@@ -42,11 +48,11 @@ def save_draft(
         raise BadRequest(f"the draft of {path} is larger than {MAX_SIZE} characters; it was not kept")
     with transaction.atomic():
         if was is not None and was != path:
-            _of(caller, was).delete()
+            _of(caller, was, kind).delete()
         draft, _ = Draft.objects.update_or_create(
             workspace=caller.workspace,
             email=caller.email,
-            kind=KIND,
+            kind=kind,
             path=path,
             defaults={"value": value, "base_hash": base_hash, "edited_at": Now()},
         )
@@ -54,12 +60,12 @@ def save_draft(
     return draft.edited_at
 
 
-def discard_draft(caller: Caller, path: str) -> None:
+def discard_draft(caller: Caller, path: str, *, kind: str = "script") -> None:
     """Forget the caller's draft at `path`; nothing happens when there is none. Raises PermissionDenied (operators)."""
     caller.require_not_operator()
     caller.identity.require_scope("drafts", "write")
-    _of(caller, path).delete()
+    _of(caller, path, kind).delete()
 
 
-def _of(caller: Caller, path: str) -> Any:
-    return Draft.objects.filter(workspace=caller.workspace, email=caller.email, kind=KIND, path=path)
+def _of(caller: Caller, path: str, kind: str) -> QuerySet[Draft]:
+    return Draft.objects.filter(workspace=caller.workspace, email=caller.email, kind=kind, path=path)

@@ -13,6 +13,7 @@ import uuid_utils.compat
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.functions import Now
+from psycopg.types.json import Json
 
 from workspaces.models import Workspace
 
@@ -31,6 +32,10 @@ class OrderedJSONField(models.JSONField):
     def from_db_value(self, value: Any, expression: object, connection: object) -> Any:
         # psycopg decodes `json` by itself (Django switches that off for `jsonb` only); a JSON string is a str already.
         return value
+
+    def get_db_prep_value(self, value: Any, connection: object, prepared: bool = False) -> Any:
+        # Not as `jsonb`, on whose way into the column the order would be lost already.
+        return Json(value)
 
 
 class Language(models.TextChoices):

@@ -251,7 +251,7 @@ def _checked_values(caller: Caller, draft: ScriptDraft) -> dict[str, Any]:
         "visible_to_runner_only": draft.visible_to_runner_only,
         "auto_kind": inference.auto_kind,
         "has_preprocessor": inference.has_preprocessor,
-        "on_behalf_of_email": _on_behalf_of(caller, draft.on_behalf_of_email),
+        "on_behalf_of_email": checked_on_behalf_of(caller, draft.on_behalf_of_email),
         "labels": None if draft.labels is None else check_labels(draft.labels),
         "extra": draft.extra,
     }
@@ -266,8 +266,8 @@ def _check_envs(envs: list[str] | None) -> None:
             raise BadRequest(f"envs holds {entry[:40]!r}; expected NAME=value")
 
 
-def _on_behalf_of(caller: Caller, email: str | None) -> str | None:
-    """Only admins and deployers may have a script run as somebody else; others name themselves."""
+def checked_on_behalf_of(caller: Caller, email: str | None) -> str | None:
+    """Whom a new version runs as: only admins and deployers may name somebody else, others name themselves."""
     if email is None or caller.is_admin or DEPLOYERS in caller.groups:
         return email
     return caller.email

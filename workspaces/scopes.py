@@ -18,6 +18,7 @@ _DOMAIN = re.compile(r"[a-z_]+")
 _KNOWN: dict[str, tuple[str, tuple[str, ...], bool]] = {
     "jobs": ("Run scripts and follow jobs", ("read", "write", "run"), True),
     "scripts": ("Scripts", ("read", "write"), True),
+    "flows": ("Flows", ("read", "write"), True),
     "variables": ("Variables and secrets", ("read", "write"), True),
     "resources": ("Resources and their types", ("read", "write"), True),
     "folders": ("Folders", ("read", "write"), True),
