@@ -75,7 +75,7 @@ def _parsed_body(call: Call) -> tuple[Any, dict[str, Any] | None]:
     """(the body as JSON, the envelope of a CloudEvent)."""
     media_type = call.content_type.split(";", 1)[0].strip().lower()
     if call.payload is not None:
-        return _decoded_payload(call.payload), None
+        return decode_payload(call.payload), None
     if media_type == "multipart/form-data":
         if call.has_files:
             raise BadRequest(
@@ -102,7 +102,8 @@ def _parsed_body(call: Call) -> tuple[Any, dict[str, Any] | None]:
     )
 
 
-def _decoded_payload(payload: str) -> Any:
+def decode_payload(payload: str) -> Any:
+    """The JSON value of a `payload` query parameter; None when it is empty. Raises BadRequest."""
     standard = (
         payload.replace("-", "+").replace("_", "/").replace(" ", "+")
     )  # "+" arrives as a space when not escaped
@@ -110,7 +111,7 @@ def _decoded_payload(payload: str) -> Any:
         decoded = base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
     except (binascii.Error, ValueError) as exc:
         raise BadRequest(
-            "query: payload is not base64; expected the base64 of a JSON object of arguments"
+            "query: payload is not base64; expected the base64 of a JSON object"
         ) from exc
     return parse_json(decoded) if decoded.strip() else None
 

@@ -6,6 +6,7 @@ is derived from ENCRYPTION_KEY (SECRET_KEY when that is not set). Moving a works
 
 import base64
 import hashlib
+import hmac
 
 from cryptography.fernet import Fernet, InvalidToken
 from django.conf import settings
@@ -28,11 +29,11 @@ def _instance_cipher() -> Fernet:
     return Fernet(base64.urlsafe_b64encode(key))
 
 
-_ciphers: dict[tuple[str, str], Fernet] = {}
+_keys: dict[tuple[str, str], bytes] = {}
 
 
-def _workspace_cipher(workspace_id: str) -> Fernet:
-    """The cipher of a workspace; its key is made at first use. Decrypted keys are kept by their stored form."""
+def _workspace_key(workspace_id: str) -> bytes:
+    """The key of a workspace, made at first use. Decrypted keys are kept by their stored form."""
     row = WorkspaceKey.objects.filter(workspace_id=workspace_id).first()
     if row is None:
         stored = _instance_cipher().encrypt(Fernet.generate_key()).decode()
@@ -41,17 +42,26 @@ def _workspace_cipher(workspace_id: str) -> Fernet:
                 row = WorkspaceKey.objects.create(workspace_id=workspace_id, key=stored)
         except IntegrityError:  # another process made it at the same moment
             row = WorkspaceKey.objects.get(workspace_id=workspace_id)
-    known = _ciphers.get((workspace_id, row.key))
+    known = _keys.get((workspace_id, row.key))
     if known is None:
         try:
-            known = Fernet(_instance_cipher().decrypt(row.key.encode()))
+            known = _instance_cipher().decrypt(row.key.encode())
         except InvalidToken as exc:
             raise CannotDecrypt(
                 f"the key of workspace {workspace_id} was made under another ENCRYPTION_KEY (or SECRET_KEY); "
                 "start with that one"
             ) from exc
-        _ciphers[workspace_id, row.key] = known
+        _keys[workspace_id, row.key] = known
     return known
+
+
+def _workspace_cipher(workspace_id: str) -> Fernet:
+    return Fernet(_workspace_key(workspace_id))
+
+
+def sign(workspace_id: str, message: bytes) -> str:
+    """HMAC-SHA256 of a message under the workspace's key: 64 lower-case hex digits. The workspace must exist."""
+    return hmac.new(_workspace_key(workspace_id), message, hashlib.sha256).hexdigest()
 
 
 def encrypt(workspace_id: str, value: str) -> str:
