@@ -114,7 +114,7 @@ def test_another_instance_key_says_what_to_do(people: People) -> None:
         pytest.MonkeyPatch.context() as patch,
         pytest.raises(secrets.CannotDecrypt, match="ENCRYPTION_KEY"),
     ):
-        patch.setattr(secrets, "_ciphers", {})
+        patch.setattr(secrets, "_keys", {})
         variables.get_value(people.dev, "u/dan/key")
 
 
