@@ -66,7 +66,7 @@ def new_script(request: HttpRequest, caller: Caller) -> HttpResponse:
             )
         value = {"language": language, "content": STARTERS[language], "summary": ""}
         name = f"script_{secrets.token_hex(3)}"
-    return _editor(request, caller, path=f"u/{_user_part(caller)}/{name}", value=value, head=None, draft=None)
+    return _editor(request, caller, path=f"u/{user_part(caller)}/{name}", value=value, head=None, draft=None)
 
 
 @require_safe
@@ -104,7 +104,7 @@ def _editor(
         "base": hash_hex(base),
         "head": head_of(head) if head is not None else None,
         "deployed": script_value(head) if head is not None else None,
-        "draftSavedAt": _iso(draft.edited_at) if draft is not None else None,
+        "draftSavedAt": iso(draft.edited_at) if draft is not None else None,
         "starters": STARTERS,
         "username": caller.username,
         "urls": {
@@ -160,12 +160,12 @@ def script_value(script: Script) -> dict[str, Any]:
 
 def head_of(script: Script) -> dict[str, Any]:
     """What the editor says of the live version: name, author, time."""
-    return {"hash": script.hash_hex, "by": script.created_by, "at": _iso(script.created_at)}
+    return {"hash": script.hash_hex, "by": script.created_by, "at": iso(script.created_at)}
 
 
 def owners_for(caller: Caller, path: str = "") -> list[str]:
     """The beginnings of paths below which this caller may make something new: u/me, f/folder, g/group."""
-    found = [f"u/{_user_part(caller)}", *(f"f/{name}" for name in caller.folders_write)]
+    found = [f"u/{user_part(caller)}", *(f"f/{name}" for name in caller.folders_write)]
     found += [f"g/{name}" for name in sorted(caller.groups) if name != "all"]
     current = "/".join(path.split("/")[:2])
     return list(dict.fromkeys([*found, current] if current else found))
@@ -176,7 +176,8 @@ def draft_exists(caller: Caller, path: str) -> bool:
     return drafts.get_draft(caller, path) is not None
 
 
-def _user_part(caller: Caller) -> str:
+def user_part(caller: Caller) -> str:
+    """The name below u/ where this person's own things are."""
     return (
         caller.permissioned_as.removeprefix("u/")
         if caller.permissioned_as.startswith("u/")
@@ -184,7 +185,8 @@ def _user_part(caller: Caller) -> str:
     )
 
 
-def _iso(moment: datetime) -> str:
+def iso(moment: datetime) -> str:
+    """A moment as pages' scripts read it."""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -222,7 +224,7 @@ def save_draft(request: HttpRequest, caller: Caller, body: dict[str, Any]) -> An
         base_hash=_hash_of(body, "base"),
         was=text_of(body, "was") or None,
     )
-    return {"savedAt": _iso(saved_at)}
+    return {"savedAt": iso(saved_at)}
 
 
 @endpoint
