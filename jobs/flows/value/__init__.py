@@ -1,0 +1,81 @@
+"""What a flow says: the typed model of OpenFlow's FlowValue, parsed once, with the place of every problem.
+
+model     the values
+ids       which ids modules may have, and filling those that are missing
+parsing   JSON -> FlowValue, or BadFlow
+"""
+
+from jobs.flows.value.fields import BadFlow
+from jobs.flows.value.ids import MAX_DEPTH, MAX_MODULES, RESERVED_IDS, fill_ids
+from jobs.flows.value.model import (
+    AgentTool,
+    AiAgent,
+    AiFilled,
+    BodyRef,
+    Branch,
+    BranchAll,
+    BranchIndex,
+    BranchOne,
+    Constant,
+    Exponential,
+    FlowModule,
+    FlowValue,
+    ForLoop,
+    Identity,
+    Javascript,
+    Located,
+    Mock,
+    ModuleValue,
+    RawScript,
+    Retry,
+    ScriptRef,
+    Static,
+    StopAfterIf,
+    SubFlow,
+    Suspend,
+    Transform,
+    UnknownModule,
+    WhileLoop,
+    body_ref,
+    split_body_ref,
+)
+from jobs.flows.value.parsing import parse_flow_value
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_MODULES",
+    "RESERVED_IDS",
+    "AgentTool",
+    "AiAgent",
+    "AiFilled",
+    "BadFlow",
+    "BodyRef",
+    "Branch",
+    "BranchAll",
+    "BranchIndex",
+    "BranchOne",
+    "Constant",
+    "Exponential",
+    "FlowModule",
+    "FlowValue",
+    "ForLoop",
+    "Identity",
+    "Javascript",
+    "Located",
+    "Mock",
+    "ModuleValue",
+    "RawScript",
+    "Retry",
+    "ScriptRef",
+    "Static",
+    "StopAfterIf",
+    "SubFlow",
+    "Suspend",
+    "Transform",
+    "UnknownModule",
+    "WhileLoop",
+    "body_ref",
+    "fill_ids",
+    "parse_flow_value",
+    "split_body_ref",
+]
