@@ -58,10 +58,6 @@ class Reader:
             return None
         return value
 
-    def name(self, fields: dict[str, Any], key: str, place: str) -> str | None:
-        """A short text; an empty one counts as absent."""
-        return self.text(fields, key, place) or None
-
     def required_text(self, fields: dict[str, Any], key: str, place: str, most: int, what: str) -> str:
         value = fields.get(key)
         if value is None:
@@ -114,6 +110,14 @@ class Reader:
             self.wrong(f"{place}.type", type, "static, javascript or ai")
         return None
 
+    def computed(self, value: Any, place: str) -> Transform | None:
+        """A transform outside of an AI agent's tools, where no model fills anything in."""
+        transform = self.transform(value, place)
+        if isinstance(transform, AiFilled):
+            self.wrong(f"{place}.type", "ai", "static or javascript")
+            return None
+        return transform
+
     def number_transform(
         self, fields: dict[str, Any], key: str, place: str, *, low: float, what: str
     ) -> Transform | None:
@@ -125,7 +129,7 @@ class Reader:
         if isinstance(value, int | float):
             transform: Transform | None = Static(value)
         else:
-            transform = self.transform(value, place)
+            transform = self.computed(value, place)
             place = f"{place}.value"
         if not isinstance(transform, Static):
             return transform

@@ -11,35 +11,15 @@ MAX_DEPTH = 100  # levels of modules
 MAX_MODULES = 10_000
 
 # Words that mean something else in expressions, in the engine or in an editor.
-RESERVED_IDS = frozenset(
-    [
-        "do",
-        "bg",
-        "ctx",
-        "state",
-        "if",
-        "else",
-        "for",
-        "delete",
-        "while",
-        "new",
-        "in",
-        "failure",
-        "preprocessor",
-        "as",
-        "Input",
-        "Result",
-        "Trigger",
-        "__proto__",
-    ]
+_RESERVED = (
+    "do bg ctx state if else for delete while new in failure preprocessor as Input Result Trigger __proto__"
 )
+RESERVED_IDS = frozenset(_RESERVED.split())
 _READS_RESULT = re.compile(
     r"""\bresults\s*(?:\?\.|\.)?\s*(?:([A-Za-z_$][\w$]*)|\[\s*["']([^"']+)["']\s*\])"""
 )
 
 Json = Any
-# A module's JSON on the way: where it stands and how many levels of modules are around it.
-Found = tuple[dict[str, Json], int]
 
 
 def wrong_id(id: str) -> str | None:
@@ -57,8 +37,8 @@ def fill_ids(value: Json) -> Json:
     """The flow's JSON with an id for each module that has none; the same object when nothing is to be filled.
 
     Depth-first, a module gets the first of a, b, ..., z, aa, ... that is free; the failure module and the
-    preprocessor get their fixed ids. Where a new id could be mistaken for another (see `is_ambiguous`) nothing is filled, so that
-    parsing reports the modules. JSON that is no flow comes back as it is.
+    preprocessor get their fixed ids. Where a new id could be mistaken for another (see
+    `is_ambiguous`) nothing is filled, so that parsing reports the modules. JSON that is no flow comes back as it is.
     """
     if not _lacks_id(value) or is_ambiguous(value):
         return value

@@ -1,12 +1,32 @@
-"""The options of a module: JSON -> Retry, StopAfterIf, Suspend, Mock."""
+"""The options of flows, modules and inline scripts: JSON -> keyword arguments of their classes.
 
+Most modules carry few of them, so each table is asked only for the fields that are there.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from jobs.flows.value.fields import MAX_INT, Reader
+from jobs import scripts
+from jobs.flows.value.fields import MAX_INT, MAX_PATH, Reader
 from jobs.flows.value.model import Constant, Exponential, Mock, Retry, Static, StopAfterIf, Suspend
 
 MAX_EXPR = 1_000_000  # characters
 MAX_ATTEMPTS = 4_294_967_295
+
+# Reads one field, given all of the object's and the object's place.
+ReadField = Callable[[Reader, dict[str, Any], str], Any]
+
+
+def read_present(
+    read: Reader, table: Mapping[str, tuple[str, ReadField]], fields: dict[str, Any], place: str
+) -> dict[str, Any]:
+    """Keyword arguments from the fields that are there and in `table` (JSON name -> argument's name, reader)."""
+    return {
+        option[0]: option[1](read, fields, place)
+        for key, value in fields.items()
+        if value is not None and (option := table.get(key)) is not None
+    }
 
 
 def retry(read: Reader, value: Any, place: str) -> Retry | None:
@@ -70,7 +90,7 @@ def suspend(read: Reader, value: Any, place: str) -> Suspend | None:
             read.object(form["schema"], f"{place}.resume_form.schema")
     groups = fields.get("user_groups_required")
     if groups is not None:
-        groups = read.transform(groups, f"{place}.user_groups_required")
+        groups = read.computed(groups, f"{place}.user_groups_required")
         if isinstance(groups, Static):
             if not groups.value and (groups.value is None or groups.value == []):
                 groups = None
@@ -105,6 +125,24 @@ def delete_after_secs(read: Reader, fields: dict[str, Any], place: str) -> int |
     return seconds
 
 
+def expression(read: Reader, fields: dict[str, Any], place: str, *, key: str) -> str | None:
+    """A blank one counts as absent."""
+    expr = read.text(fields, key, place, MAX_EXPR)
+    return expr if expr and expr.strip() else None
+
+
+def _envs(read: Reader, fields: dict[str, Any], place: str) -> tuple[str, ...]:
+    value, place = fields["envs"], f"{place}.envs"
+    if not isinstance(value, list) or len(value) > scripts.MAX_ENVS:
+        read.wrong(place, value, f"a list of at most {scripts.MAX_ENVS} texts NAME=value")
+        return ()
+    for number, entry in enumerate(value):
+        name, separator, _ = entry.partition("=") if isinstance(entry, str) else ("", "", "")
+        if not separator or not name.isidentifier() or not name.isascii():
+            read.wrong(f"{place}[{number}]", entry, "NAME=value")
+    return tuple(entry for entry in value if isinstance(entry, str))
+
+
 def _part(read: Reader, fields: dict[str, Any], key: str, place: str) -> dict[str, Any] | None:
     value = fields.get(key)
     return None if value is None else read.object(value, f"{place}.{key}")
@@ -112,3 +150,85 @@ def _part(read: Reader, fields: dict[str, Any], key: str, place: str) -> dict[st
 
 def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+# --- the tables ---
+
+
+def _inner(parse: Callable[[Reader, Any, str], Any], key: str) -> tuple[str, ReadField]:
+    return key, lambda read, fields, place: parse(read, fields[key], f"{place}.{key}")
+
+
+def _text(key: str, most: int = MAX_EXPR, *, name: str = "") -> tuple[str, ReadField]:
+    return name or key, lambda read, fields, place: read.text(fields, key, place, most)
+
+
+def _name(key: str, most: int = MAX_PATH, *, name: str = "") -> tuple[str, ReadField]:
+    return name or key, lambda read, fields, place: read.text(fields, key, place, most) or None
+
+
+def _flag(key: str) -> tuple[str, ReadField]:
+    return key, lambda read, fields, place: read.flag(fields, key, place)
+
+
+def _whole(key: str, most: int = MAX_INT) -> tuple[str, ReadField]:
+    return key, lambda read, fields, place: read.whole(fields, key, place, 0, most)
+
+
+def _above_zero(key: str, most: int = MAX_INT) -> tuple[str, ReadField]:
+    """An editor writes 0 for an option that is off."""
+    return key, lambda read, fields, place: read.whole(fields, key, place, 0, most) or None
+
+
+def _seconds(key: str) -> tuple[str, ReadField]:
+    return key, lambda read, fields, place: read.number_transform(
+        fields, key, place, low=0, what="a number of seconds, 0 or more"
+    )
+
+
+def _env(read: Reader, value: Any, place: str) -> dict[str, Any]:
+    return read.object(value, place) or {}
+
+
+_DELETE_AFTER = ("delete_after_secs", delete_after_secs)
+
+MODULE_OPTIONS = {
+    "summary": _text("summary"),
+    "stop_after_if": _inner(stop_after_if, "stop_after_if"),
+    "stop_after_all_iters_if": _inner(stop_after_if, "stop_after_all_iters_if"),
+    "skip_if": _inner(predicate, "skip_if"),
+    "sleep": _seconds("sleep"),
+    "suspend": _inner(suspend, "suspend"),
+    "timeout": _seconds("timeout"),
+    "retry": _inner(retry, "retry"),
+    "cache_ttl": _above_zero("cache_ttl"),
+    "continue_on_error": _flag("continue_on_error"),
+    "delete_after_secs": _DELETE_AFTER,
+    "delete_after_use": _DELETE_AFTER,
+    "mock": _inner(mock, "mock"),
+    "priority": _above_zero("priority", 100),
+}
+RAWSCRIPT_OPTIONS = {
+    "lock": _text("lock", scripts.MAX_CONTENT),
+    "path": _name("path"),
+    "tag": _name("tag", scripts.MAX_TAG),
+    "concurrent_limit": _above_zero("concurrent_limit"),
+    "concurrency_time_window_s": _whole("concurrency_time_window_s"),
+    "custom_concurrency_key": _name("custom_concurrency_key", name="concurrency_key"),
+    "envs": ("envs", _envs),
+}
+FLOW_OPTIONS = {
+    "same_worker": _flag("same_worker"),
+    "preserve_step_tags": _flag("preserve_step_tags"),
+    "concurrent_limit": _above_zero("concurrent_limit"),
+    "concurrency_key": _name("concurrency_key"),
+    "concurrency_time_window_s": _whole("concurrency_time_window_s"),
+    "skip_expr": ("skip_expr", partial(expression, key="skip_expr")),
+    "cache_ttl": _above_zero("cache_ttl"),
+    "flow_env": _inner(_env, "flow_env"),
+    "priority": _above_zero("priority", 100),
+    "early_return": _name("early_return"),
+    "delete_after_secs": _DELETE_AFTER,
+    "delete_after_use": _DELETE_AFTER,
+    "chat_input_enabled": _flag("chat_input_enabled"),
+}

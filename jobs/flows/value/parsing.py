@@ -3,12 +3,13 @@
 Unknown fields are passed over (they stay in the stored JSON); null means absent.
 """
 
+import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from jobs import scripts
 from jobs.flows.value import ids, options
-from jobs.flows.value.fields import MAX_INT, MAX_PATH, BadFlow, Reader, shown
+from jobs.flows.value.fields import MAX_PATH, BadFlow, Reader, shown
 from jobs.flows.value.model import (
     AgentTool,
     AiAgent,
@@ -30,10 +31,9 @@ from jobs.models import ALL_LANGUAGES
 from workspaces.errors import BadRequest
 
 MAX_TOOLS = 1_000
-Option = TypeVar("Option")
 _LANGUAGES = frozenset(ALL_LANGUAGES)
 _TOOL_TYPES = ("flowmodule", "mcp", "websearch")
-_OWNERS = ("u/", "f/", "g/", "hub/")
+_PATH = re.compile(r"[ufg]/[^/]+/.|hub/.")
 _SPECIAL_TYPES = ("rawscript", "script", "flow")  # what the failure module and the preprocessor may be
 
 
@@ -71,27 +71,13 @@ class _Parser(Reader):
                 "", f"the value of the flow is {shown(value)}; expected an object with a list of modules"
             )
             return None
-        env = value.get("flow_env")
-        if env is not None:
-            env = self.object(env, "flow_env")
         preprocessor = self.special_module(value, "preprocessor_module", "preprocessor")
         modules = self.modules(value, "modules", "modules", 1)
         return FlowValue(
             modules=modules,
             failure_module=self.special_module(value, "failure_module", "failure"),
             preprocessor_module=preprocessor,
-            same_worker=self.flag(value, "same_worker", ""),
-            preserve_step_tags=self.flag(value, "preserve_step_tags", ""),
-            concurrent_limit=self.whole(value, "concurrent_limit", "", 0, MAX_INT) or None,
-            concurrency_key=self.name(value, "concurrency_key", ""),
-            concurrency_time_window_s=self.whole(value, "concurrency_time_window_s", "", 0, MAX_INT),
-            skip_expr=self.expression(value, "skip_expr", ""),
-            cache_ttl=self.whole(value, "cache_ttl", "", 0, MAX_INT) or None,
-            flow_env=env or {},
-            priority=self.whole(value, "priority", "", 0, 100) or None,
-            early_return=self.name(value, "early_return", ""),
-            delete_after_secs=options.delete_after_secs(self, value, ""),
-            chat_input_enabled=self.flag(value, "chat_input_enabled", ""),
+            **options.read_present(self, options.FLOW_OPTIONS, value, ""),
         )
 
     # --- modules ---
@@ -148,36 +134,7 @@ class _Parser(Reader):
             what: ModuleValue = Identity()
         else:
             what = self.module_value(value, f"{place}.value", depth, _SPECIAL_TYPES if fixed_id else None)
-        return FlowModule(
-            id=id,
-            value=what,
-            summary=None if get("summary") is None else self.text(fields, "summary", place, options.MAX_EXPR),
-            stop_after_if=self.option(fields, "stop_after_if", place, options.stop_after_if),
-            stop_after_all_iters_if=self.option(
-                fields, "stop_after_all_iters_if", place, options.stop_after_if
-            ),
-            skip_if=self.option(fields, "skip_if", place, options.predicate),
-            sleep=None
-            if get("sleep") is None
-            else self.number_transform(fields, "sleep", place, low=0, what="a number of seconds, 0 or more"),
-            suspend=self.option(fields, "suspend", place, options.suspend),
-            timeout=None
-            if get("timeout") is None
-            else self.number_transform(
-                fields, "timeout", place, low=0, what="a number of seconds, 0 or more"
-            ),
-            retry=self.option(fields, "retry", place, options.retry),
-            cache_ttl=None
-            if get("cache_ttl") is None
-            else self.whole(fields, "cache_ttl", place, 0, MAX_INT) or None,
-            continue_on_error=get("continue_on_error") is not None
-            and self.flag(fields, "continue_on_error", place),
-            delete_after_secs=options.delete_after_secs(self, fields, place),
-            mock=self.option(fields, "mock", place, options.mock),
-            priority=None
-            if get("priority") is None
-            else self.whole(fields, "priority", place, 0, 100) or None,
-        )
+        return FlowModule(id, what, **options.read_present(self, options.MODULE_OPTIONS, fields, place))
 
     def id(self, value: Any, place: str) -> str:
         """The module's id, or "" when it is missing or wrong."""
@@ -196,16 +153,6 @@ class _Parser(Reader):
             self.problem(f"{place}.id", reason)
         self.places.setdefault(value, place)
         return value
-
-    def option(
-        self, fields: dict[str, Any], key: str, place: str, parse: Callable[[Reader, Any, str], Option | None]
-    ) -> Option | None:
-        value = fields.get(key)
-        return None if value is None else parse(self, value, f"{place}.{key}")
-
-    def expression(self, fields: dict[str, Any], key: str, place: str) -> str | None:
-        expr = self.text(fields, key, place, options.MAX_EXPR)
-        return expr if expr and expr.strip() else None
 
     # --- what modules do ---
 
@@ -227,42 +174,17 @@ class _Parser(Reader):
         return read(self, value, place, depth)
 
     def rawscript(self, fields: dict[str, Any], place: str, depth: int) -> ModuleValue:
-        get = fields.get
-        language = get("language")
+        language = fields.get("language")
         if language is None:
             self.problem(f"{place}.language", "is missing; expected a language such as python3")
-            language = ""
         elif not isinstance(language, str) or language not in _LANGUAGES:
             self.wrong(f"{place}.language", language, f"one of {', '.join(ALL_LANGUAGES)}")
-            language = ""
         return RawScript(
             content=self.required_text(fields, "content", place, scripts.MAX_CONTENT, "the code"),
-            language=language,
+            language=language if isinstance(language, str) else "",
             input_transforms=self.transforms(fields, place),
-            lock=None if get("lock") is None else self.text(fields, "lock", place, scripts.MAX_CONTENT),
-            path=None if get("path") is None else self.text(fields, "path", place, MAX_PATH) or None,
-            tag=None if get("tag") is None else self.text(fields, "tag", place, scripts.MAX_TAG) or None,
-            concurrent_limit=None
-            if get("concurrent_limit") is None
-            else self.whole(fields, "concurrent_limit", place, 0, MAX_INT) or None,
-            concurrency_time_window_s=None
-            if get("concurrency_time_window_s") is None
-            else self.whole(fields, "concurrency_time_window_s", place, 0, MAX_INT),
-            concurrency_key=None
-            if get("custom_concurrency_key") is None
-            else self.name(fields, "custom_concurrency_key", place),
-            envs=() if get("envs") is None else self.envs(fields["envs"], f"{place}.envs"),
+            **options.read_present(self, options.RAWSCRIPT_OPTIONS, fields, place),
         )
-
-    def envs(self, value: Any, place: str) -> tuple[str, ...]:
-        if not isinstance(value, list) or len(value) > scripts.MAX_ENVS:
-            self.wrong(place, value, f"a list of at most {scripts.MAX_ENVS} texts NAME=value")
-            return ()
-        for number, entry in enumerate(value):
-            name = entry.partition("=") if isinstance(entry, str) else ("", "", "")
-            if not name[1] or not name[0].isidentifier() or not name[0].isascii():
-                self.wrong(f"{place}[{number}]", entry, "NAME=value")
-        return tuple(entry for entry in value if isinstance(entry, str))
 
     def script(self, fields: dict[str, Any], place: str, depth: int) -> ModuleValue:
         get = fields.get
@@ -295,11 +217,9 @@ class _Parser(Reader):
 
     def path(self, fields: dict[str, Any], place: str, what: str) -> str:
         path = self.required_text(fields, "path", place, MAX_PATH, f"the path of {what}")
-        if path and path[0] in "ufgh" and path.startswith(_OWNERS) and len(path) > 4:
-            return path
         if fields.get("path") == "":
             self.problem(f"{place}.path", f"is empty; expected the path of {what}")
-        elif path:
+        elif path and not _PATH.match(path):
             self.wrong(f"{place}.path", path, f"the path of {what}, such as f/folder/name or u/name/name")
         return path
 
@@ -309,8 +229,8 @@ class _Parser(Reader):
             self.problem(f"{place}.iterator", "is missing; expected an input transform that gives a list")
             transform = None
         else:
-            transform = self.transform(iterator, f"{place}.iterator")
-        if isinstance(transform, Static) and not isinstance(transform.value, list | str):
+            transform = self.computed(iterator, f"{place}.iterator")
+        if isinstance(transform, Static) and not _may_be_list(transform.value):
             self.wrong(f"{place}.iterator.value", transform.value, "a list")
         return ForLoop(
             modules=self.modules(fields, "modules", f"{place}.modules", depth + 1),
@@ -442,3 +362,8 @@ _READERS: dict[str, Callable[[_Parser, dict[str, Any], str, int], ModuleValue]] 
     "identity": _Parser.identity,
     "aiagent": _Parser.aiagent,
 }
+
+
+def _may_be_list(value: Any) -> bool:
+    """A list, or a text that stands for a variable or resource."""
+    return isinstance(value, list) or (isinstance(value, str) and value.startswith("$"))
