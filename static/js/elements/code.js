@@ -2,12 +2,14 @@ import { languageOf, load, look } from "../editor-theme.js";
 import { json } from "../dom.js";
 
 const QUIET = 400; // ms without typing before "wm-change"
+const SMALL = (view) => [view.lineWrapping, view.theme({ "&": { height: "auto" }, ".cm-scroller": { maxHeight: "180px", overflow: "auto" }, ".cm-content": { padding: "5px 0" }, ".cm-line": { padding: "0 8px" } })];
 
 /**
  * <wm-code name="content" language="python3" data-src="code" label="Script"><pre>…</pre></wm-code>
  * Code editor and form field. The text comes from the json_script `data-src`, else from the <pre> inside, which stays
  * readable until the editor is there. The editor lives in a shadow root, where CodeMirror adopts its style sheets, so
- * the page needs no nonce. Attributes: language, readonly, wrap, label, placeholder, data-src, error-line, error-message.
+ * the page needs no nonce. Attributes: language, readonly, wrap, label, placeholder, data-src, error-line, error-message;
+ * `small` is for an expression in a form: no line numbers, as high as its text, and Tab leaves it.
  * Properties: value, diagnostics ([{line, column?, endLine?, endColumn?, message, severity?}], lines and columns from 1),
  * completions ([{label, detail?, type?, apply?, info?}] or an async function(text before the cursor) of such).
  * Methods: goto(line, focus?), insert(text), focus(). Events (all bubble): "input" on every change, "wm-change" (detail
@@ -71,7 +73,7 @@ class Code extends HTMLElement {
   }
   #open(cm, language) {
     const root = this.shadowRoot || this.attachShadow({ mode: "open" });
-    const { EditorView, EditorState, Compartment, keymap } = cm, label = this.getAttribute("label") || "Code";
+    const { EditorView, EditorState, Compartment, keymap } = cm, label = this.getAttribute("label") || "Code", small = this.hasAttribute("small");
     for (const part of ["language", "readonly", "wrap"]) this.#parts[part] = new Compartment();
     const tell = (name) => () => { this.#settle(); this.dispatchEvent(new CustomEvent(name, { bubbles: true })); return true; };
     const state = EditorState.create({
@@ -79,13 +81,14 @@ class Code extends HTMLElement {
       extensions: [
         // First, so that ours win over the default bindings. Esc then Tab leaves the editor: nobody is trapped.
         keymap.of([{ key: "Mod-Enter", run: tell("wm-run") }, { key: "Mod-s", run: tell("wm-save"), preventDefault: true }]),
-        cm.lineNumbers(), cm.highlightActiveLineGutter(), cm.history(), cm.foldGutter(), cm.drawSelection(), cm.indentOnInput(), cm.bracketMatching(), cm.closeBrackets(),
+        small ? SMALL(EditorView) : [cm.lineNumbers(), cm.highlightActiveLineGutter(), cm.foldGutter(), cm.highlightActiveLine(), cm.lintGutter()],
+        cm.history(), cm.drawSelection(), cm.indentOnInput(), cm.bracketMatching(), cm.closeBrackets(),
         cm.autocompletion(), EditorState.languageData.of(() => [{ autocomplete: (context) => this.#complete(context) }]),
-        cm.highlightActiveLine(), cm.highlightSelectionMatches(), cm.lintGutter(), look(cm),
-        keymap.of([...cm.closeBracketsKeymap, ...cm.defaultKeymap, ...cm.searchKeymap, ...cm.historyKeymap, ...cm.foldKeymap, ...cm.completionKeymap, ...cm.lintKeymap, cm.indentWithTab]),
+        cm.highlightSelectionMatches(), look(cm),
+        keymap.of([...cm.closeBracketsKeymap, ...cm.defaultKeymap, ...cm.searchKeymap, ...cm.historyKeymap, ...cm.foldKeymap, ...cm.completionKeymap, ...cm.lintKeymap, ...(small ? [] : [cm.indentWithTab])]),
         this.#parts.language.of(language), this.#parts.readonly.of(this.#mode("readonly")), this.#parts.wrap.of(this.#mode("wrap")),
         this.hasAttribute("placeholder") ? cm.placeholder(this.getAttribute("placeholder")) : [],
-        EditorView.contentAttributes.of({ "aria-label": this.hasAttribute("readonly") ? label : `${label}. Press Escape, then Tab, to leave.`, tabindex: "0" }),
+        EditorView.contentAttributes.of({ "aria-label": this.hasAttribute("readonly") || small ? label : `${label}. Press Escape, then Tab, to leave.`, tabindex: "0" }),
         EditorView.domEventHandlers({ beforeinput: (e, view) => replaceSelected(e, view, EditorView) }),
         EditorView.updateListener.of((u) => { if (u.docChanged) this.#changed(); }),
       ],
