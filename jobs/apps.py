@@ -10,7 +10,7 @@ class JobsConfig(AppConfig):
     def ready(self) -> None:
         from django.db.models import Q, QuerySet
 
-        from jobs.models import Script
+        from jobs.models import Flow, Script
         from workspaces import acls
 
         def versions(script: Script) -> QuerySet[Script]:
@@ -21,3 +21,4 @@ class JobsConfig(AppConfig):
         acls.register_paths(
             "script", lambda: Script.objects.filter(archived=False, deleted=False), versions=versions
         )
+        acls.register_paths("flow", lambda: Flow.objects.filter(archived=False))

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from jobs.models import Script, WorkerPing
+from jobs.models import Flow, FlowVersion, Script, WorkerPing
 
 
 def iso(value: datetime | None) -> str | None:
@@ -77,6 +77,51 @@ def script_json(script: Script) -> dict[str, Any]:
         "schema": script.schema,
         "lock": script.lock,
         "lock_error_logs": script.lock_error_logs,
+    }
+
+
+# --- flows ---
+
+_FLOW_ABSENT_WHEN_UNSET = (
+    "tag",
+    "timeout",
+    "priority",
+    "visible_to_runner_only",
+    "on_behalf_of_email",
+    "labels",
+)
+
+
+def flow_summary(flow: Flow) -> dict[str, Any]:
+    """A flow in a list: without what it does, and its schema."""
+    shape = {
+        "workspace_id": flow.workspace_id,
+        "path": flow.path,
+        "summary": flow.summary,
+        "description": flow.description,
+        "edited_by": flow.edited_by,
+        "edited_at": iso(flow.edited_at),
+        "archived": flow.archived,
+        "extra_perms": flow.extra_perms,
+        "starred": False,
+        "has_draft": False,
+        "draft_only": False,
+        "ws_error_handler_muted": False,
+        "version_id": flow.version_id,
+    }
+    shape |= {name: value for name in _FLOW_ABSENT_WHEN_UNSET if (value := getattr(flow, name)) is not None}
+    return shape | flow.extra
+
+
+def flow_json(flow: Flow, version: FlowVersion) -> dict[str, Any]:
+    """A flow, whole, as one of its versions."""
+    return flow_summary(flow) | {
+        "version_id": version.pk,
+        "edited_by": version.created_by,
+        "edited_at": iso(version.created_at),
+        "value": version.value,
+        "schema": version.schema,
+        "lock_error_logs": version.lock_error_logs,
     }
 
 

@@ -1,8 +1,8 @@
-"""Addresses of the REST routes of scripts, jobs and workers. Paths are greedy, nothing ends in a slash."""
+"""Addresses of the REST routes of scripts, flows, jobs and workers. Paths are greedy, nothing ends in a slash."""
 
 from django.urls import URLPattern, path
 
-from jobs.api import job, jobs, runs, scripts, workers
+from jobs.api import flows, job, jobs, runs, scripts, workers
 
 W = "w/<str:workspace>"
 
@@ -26,6 +26,24 @@ _scripts = [
     ("delete/p/<path:path>", scripts.DeletePath),
     ("delete/h/<str:hash>", scripts.DeleteHash),
     ("toggle_workspace_error_handler/p/<path:path>", scripts.ToggleErrorHandler),
+]
+_flows = [
+    ("create", flows.CreateFlow),
+    ("update/<path:path>", flows.UpdateFlow),
+    ("get/v/<str:version>", flows.GetVersion),
+    ("get/<path:path>", flows.GetByPath),
+    ("exists/<path:path>", flows.Exists),
+    ("list", flows.List),
+    ("list_paths", flows.ListPaths),
+    ("list_search", flows.ListSearch),
+    ("history/p/<path:path>", flows.History),
+    ("history_update/v/<str:version>", flows.UpdateHistory),
+    ("history_update/v/<str:version>/p/<path:path>", flows.UpdateHistoryAtPath),
+    ("get_latest_version/<path:path>", flows.LatestVersion),
+    ("deployment_status/p/<path:path>", flows.DeploymentStatus),
+    ("archive/<path:path>", flows.Archive),
+    ("delete/<path:path>", flows.Delete),
+    ("toggle_workspace_error_handler/<path:path>", flows.ToggleErrorHandler),
 ]
 _jobs = [
     ("run/p/<path:path>", runs.QueuePath),
@@ -90,6 +108,7 @@ def _under(prefix: str, routes: list) -> list[URLPattern]:
 
 urlpatterns = [
     *_under(f"{W}/scripts", _scripts),
+    *_under(f"{W}/flows", _flows),
     *_under(f"{W}/jobs", _jobs),
     *_under(f"{W}/jobs_u", _jobs_u),
     *_under(f"{W}/job_metrics", _job_metrics),

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from jobs.models import CompletedJob, Job, LogChunk, QueuedJob, Script
+from jobs.models import CompletedJob, Flow, FlowVersion, Job, LogChunk, QueuedJob, Script
 from tests.tenancy import enter, fill, join, make_account, make_workspace, token_for
 from workspaces import job_tokens
 from workspaces.models import Workspace
@@ -57,6 +57,7 @@ def world(db: None) -> World:
     join(other, "alice@example.com")
     fill(alice, "private", secret=SECRET)
     make_run(secret=SECRET)
+    make_flow(secret=SECRET)
     world = World()
     for name in ("root", "alice", "dave", "oscar", "olga"):
         world.tokens[name] = token_for(f"{name}@example.com")
@@ -99,6 +100,17 @@ def make_run(*, secret: str) -> None:
         id=JOB_ID, workspace_id="acme", status="success", started_at=now, duration_ms=1, result={"x": secret}
     )
     LogChunk.objects.create(job_id=JOB_ID, log_offset=0, workspace_id="acme", logs=secret)
+
+
+def make_flow(*, secret: str) -> None:
+    """A flow of alice's, with the secret in what it does."""
+    module = {"id": "a", "value": {"type": "identity"}, "summary": secret}
+    version = FlowVersion.objects.create(
+        pk=7700, workspace_id="acme", path="f/private/flow", value={"modules": [module]}, created_by="alice"
+    )
+    Flow.objects.create(
+        workspace_id="acme", path=version.path, version_id=version.pk, summary=secret, edited_by="alice"
+    )
 
 
 _IGNORED = ("django_migrations", "django_content_type", "auth_permission")
