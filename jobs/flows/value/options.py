@@ -18,10 +18,12 @@ MAX_ATTEMPTS = 4_294_967_295
 ReadField = Callable[[Reader, dict[str, Any], str], Any]
 
 
-def read_present(
-    read: Reader, table: Mapping[str, tuple[str, ReadField]], fields: dict[str, Any], place: str
-) -> dict[str, Any]:
-    """Keyword arguments from the fields that are there and in `table` (JSON name -> argument's name, reader)."""
+# By the name in the JSON: the argument's name, and how to read it.
+Table = Mapping[str, tuple[str, ReadField]]
+
+
+def read_present(read: Reader, table: Table, fields: dict[str, Any], place: str) -> dict[str, Any]:
+    """Keyword arguments from the fields that are there and in `table`."""
     return {
         option[0]: option[1](read, fields, place)
         for key, value in fields.items()
@@ -192,7 +194,7 @@ def _env(read: Reader, value: Any, place: str) -> dict[str, Any]:
 
 _DELETE_AFTER = ("delete_after_secs", delete_after_secs)
 
-MODULE_OPTIONS = {
+MODULE_OPTIONS: Table = {
     "summary": _text("summary"),
     "stop_after_if": _inner(stop_after_if, "stop_after_if"),
     "stop_after_all_iters_if": _inner(stop_after_if, "stop_after_all_iters_if"),
@@ -208,7 +210,7 @@ MODULE_OPTIONS = {
     "mock": _inner(mock, "mock"),
     "priority": _above_zero("priority", 100),
 }
-RAWSCRIPT_OPTIONS = {
+RAWSCRIPT_OPTIONS: Table = {
     "lock": _text("lock", scripts.MAX_CONTENT),
     "path": _name("path"),
     "tag": _name("tag", scripts.MAX_TAG),
@@ -217,7 +219,7 @@ RAWSCRIPT_OPTIONS = {
     "custom_concurrency_key": _name("custom_concurrency_key", name="concurrency_key"),
     "envs": ("envs", _envs),
 }
-FLOW_OPTIONS = {
+FLOW_OPTIONS: Table = {
     "same_worker": _flag("same_worker"),
     "preserve_step_tags": _flag("preserve_step_tags"),
     "concurrent_limit": _above_zero("concurrent_limit"),
