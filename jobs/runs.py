@@ -302,7 +302,7 @@ def cancel(
     """
     job = get_job(caller, workspace_id=workspace_id, job_id=job_id)
     if caller is not None:
-        _require_change(caller, job)
+        require_change(caller, job)
     over = queue.cancel_job(
         job_id=job_id,
         workspace_id=workspace_id,
@@ -344,7 +344,7 @@ def cancel_selection(caller: Caller, job_ids: Sequence[UUID], *, force: bool) ->
 def run_now(caller: Caller, job_id: UUID) -> None:
     """Make a job that waits for a later time due at once. Raises JobNotFound, PermissionDenied."""
     job = get_job(caller, workspace_id=caller.workspace_id, job_id=job_id)
-    _require_change(caller, job)
+    require_change(caller, job)
     queue.run_now(job_id=job_id, workspace_id=caller.workspace_id)
     audit.record(caller, "jobs.run_now", ActionKind.EXECUTE, resource=str(job_id))
 
@@ -354,7 +354,7 @@ def set_progress(caller: Caller, job_id: UUID, percent: int) -> None:
     if not 0 <= percent <= 100:
         raise BadRequest(f"percent is {percent}; expected 0 to 100")
     job = get_job(caller, workspace_id=caller.workspace_id, job_id=job_id)
-    _require_change(caller, job)
+    require_change(caller, job)
     JobProgress.objects.update_or_create(
         job_id=job_id, defaults={"workspace_id": caller.workspace_id, "percent": percent, "updated_at": Now()}
     )
@@ -412,7 +412,7 @@ def may_change(caller: Caller, job: JobRow) -> bool:
     return not caller.is_operator or caller.identity.is_job or job.created_by == caller.username
 
 
-def _require_change(caller: Caller, job: JobRow) -> None:
+def require_change(caller: Caller, job: JobRow) -> None:
     """A token that may run the script may steer its runs; others need jobs:write. A job may steer itself."""
     if not may_change(caller, job):
         raise PermissionDenied(
