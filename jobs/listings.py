@@ -312,7 +312,7 @@ def count_queue(caller: Caller, *, all_workspaces: bool = False) -> dict[str, in
 
 @dataclass(frozen=True, slots=True)
 class RunDot:
-    """One run in the small history beside a script."""
+    """One run in the small history beside a script or flow."""
 
     id: UUID
     status: str
@@ -320,22 +320,28 @@ class RunDot:
     duration_ms: int | None
 
 
-def last_runs(caller: Caller, paths: Sequence[str], *, limit: int = 10) -> dict[str, list[RunDot]]:
-    """The last few runs of each of these scripts, newest first, in one query. The caller must read the paths."""
-    runs: dict[str, list[RunDot]] = defaultdict(list)
+def last_runs(
+    caller: Caller, runnables: Sequence[tuple[str, str]], *, limit: int = 10
+) -> dict[tuple[str, str], list[RunDot]]:
+    """The last few runs of each (kind, path), newest first, in one query; kind is script or flow.
+
+    The caller must read the paths.
+    """
+    runs: dict[tuple[str, str], list[RunDot]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(
             sql.load("last_runs"),
             {
-                "paths": list(paths),
+                "kinds": [kind for kind, _ in runnables],
+                "paths": [path for _, path in runnables],
                 "workspace_id": caller.workspace_id,
                 "limit": limit,
                 "sees_all": caller.is_admin,
                 "username": caller.username,
             },
         )
-        for path, id, status, created_at, duration_ms in cursor.fetchall():
-            runs[path].append(RunDot(id, status, created_at, duration_ms))
+        for kind, path, id, status, created_at, duration_ms in cursor.fetchall():
+            runs[kind, path].append(RunDot(id, status, created_at, duration_ms))
     return dict(runs)
 
 

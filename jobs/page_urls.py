@@ -1,7 +1,8 @@
-"""Addresses of the pages of scripts and runs, below /w/<workspace>/ (UI.md section 5).
+"""Addresses of the pages of scripts, flows and runs, below /w/<workspace>/ (UI.md section 5).
 
-A path holds slashes, so fixed words come after it. What stands directly below scripts/ and is no path (new, editor/…)
-cannot be one either: paths begin with u/, f/ or g/.
+A path holds slashes, so the fixed words edit, run and versions, in which no path ends, come after it; deeds (archive/…) come
+before it. What stands directly below scripts/ and is no path (new, editor/…) cannot be one either: paths begin with u/,
+f/ or g/.
 """
 
 from django.urls import path
@@ -31,9 +32,10 @@ urlpatterns = [
     path("w/<str:workspace>/scripts/editor/deploy/", editor.deploy, name="editor-deploy"),
     path("w/<str:workspace>/scripts/editor/picks/", editor.picks, name="editor-picks"),
     path("w/<str:workspace>/scripts/<path:path>/edit/", editor.edit_script, name="script-edit"),
-    path("w/<str:workspace>/scripts/<path:path>/run/", run_form.run_form, name="script-run"),
+    path("w/<str:workspace>/scripts/<path:path>/run/", run_form.run_script, name="script-run"),
     path("w/<str:workspace>/scripts/<path:path>/versions/", scripts.versions, name="script-versions"),
-    path("w/<str:workspace>/scripts/<path:path>/restore/", scripts.restore_version, name="script-restore"),
-    path("w/<str:workspace>/scripts/<path:path>/archive/", scripts.archive, name="script-archive"),
     path("w/<str:workspace>/scripts/<path:path>/", scripts.script, name="script"),
+    path("w/<str:workspace>/archive/scripts/<path:path>/", scripts.archive, name="script-archive"),
+    path("w/<str:workspace>/restore/scripts/<path:path>/", scripts.restore, name="script-restore"),
+    path("w/<str:workspace>/move/scripts/<path:path>/", scripts.move, name="script-move"),
 ]

@@ -336,6 +336,12 @@ def get_newest(caller: Caller, path: str) -> Script:
     return caller.get(versions, path, what="script", scope=SCOPE)
 
 
+def moved_to(caller: Caller, script: Script) -> str | None:
+    """The path at which an archived version's line goes on, when it was moved there and the caller may read it."""
+    heads = caller.readable(_live(caller), scope=SCOPE).exclude(path=script.path)
+    return heads.filter(parent_hashes__contains=[script.hash]).values_list("path", flat=True).first()
+
+
 def get_by_hash(caller: Caller, hash: int, *, right: Right = Right.READ, scope: str | None = SCOPE) -> Script:
     """One version, live or not. Raises NotFound, PermissionDenied."""
     script = Script.objects.filter(workspace=caller.workspace, hash=hash).first()

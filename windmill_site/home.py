@@ -1,10 +1,10 @@
-"""The home page of a workspace: its scripts in one list, and the first steps when there are none."""
+"""The home page of a workspace: its scripts and flows in one list, and the first steps when there are none."""
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.views.decorators.http import require_POST, require_safe
 
-from jobs import script_list, scripts
+from jobs import runnable_list
 from jobs.models import ScriptKind
 from windmill_site import samples
 from windmill_site.context import workspace_url
@@ -12,13 +12,24 @@ from workspaces import pages
 from workspaces.access import Caller
 from workspaces.pages import workspace_page
 
+# The choices of the filter "kind", in words for many of them.
+KINDS = {
+    ScriptKind.SCRIPT: "Scripts",
+    runnable_list.FLOW: "Flows",
+    ScriptKind.FAILURE: "Error handlers",
+    ScriptKind.TRIGGER: "Triggers",
+    ScriptKind.COMMAND: "Commands",
+    ScriptKind.APPROVAL: "Approvals",
+    ScriptKind.PREPROCESSOR: "Preprocessors",
+}
+
 
 @require_safe
 @workspace_page(operators=True)
 def home(request: HttpRequest, caller: Caller) -> HttpResponse:
     """/w/<workspace>/?q=&kind=&language=&owner=&label=&archived=&cursor=: the list, its next page, or all around it."""
     given = request.GET
-    filters = script_list.Filters(
+    filters = runnable_list.Filters(
         search=given.get("q", "").strip()[:200],
         kind=given.get("kind", ""),
         language=given.get("language", ""),
@@ -26,20 +37,19 @@ def home(request: HttpRequest, caller: Caller) -> HttpResponse:
         label=given.get("label", ""),
         archived=given.get("archived") == "1",
     )
-    page = script_list.list_page(caller, filters, cursor=given.get("cursor"))
+    page = runnable_list.list_page(caller, filters, cursor=given.get("cursor"))
     query = _query(filters)
     context = {
         "page": page,
         "filters": filters,
         "query": query,
         "base": workspace_url(caller.workspace_id),
-        "kind_names": dict(ScriptKind.choices),
         "may_create": not caller.is_operator,
         "caller": caller,
     }
     if given.get("cursor") and pages.is_fragment(request):
         return render(request, "home/_rows.html", context)
-    choices = script_list.choices(caller, archived=filters.archived)
+    choices = runnable_list.choices(caller, archived=filters.archived)
     context["chips"] = _chips(filters, choices)
     context["is_empty"] = not page.rows and not filters.are_set
     response = pages.respond(request, "home/home.html", context, fragment="home/_list.html")
@@ -48,7 +58,7 @@ def home(request: HttpRequest, caller: Caller) -> HttpResponse:
     return response
 
 
-def _query(filters: script_list.Filters, **changed: str | bool) -> str:
+def _query(filters: runnable_list.Filters, **changed: str | bool) -> str:
     """The query string of these filters with some of them changed."""
     values: dict[str, str | bool] = {
         "q": filters.search,
@@ -61,11 +71,10 @@ def _query(filters: script_list.Filters, **changed: str | bool) -> str:
     return pages.clean_query({**values, **changed})
 
 
-def _chips(filters: script_list.Filters, choices: script_list.Choices) -> list[dict[str, object]]:
+def _chips(filters: runnable_list.Filters, choices: runnable_list.Choices) -> list[dict[str, object]]:
     """Groups of chips; a group with a single choice tells nothing and is left out unless it is set."""
-    kinds = dict(ScriptKind.choices)
     groups = (
-        ("kind", "Kind", filters.kind, [(kind, kinds.get(kind, kind)) for kind in choices.kinds]),
+        ("kind", "Kind", filters.kind, [(kind, KINDS.get(kind, kind)) for kind in choices.kinds]),
         ("language", "Language", filters.language, [(language, "") for language in choices.languages]),
         ("owner", "Folder or owner", filters.owner, [(owner, owner) for owner in choices.owners]),
     )
@@ -94,14 +103,6 @@ def _chips(filters: script_list.Filters, choices: script_list.Choices) -> list[d
             }
         )
     return shown
-
-
-@require_POST
-@workspace_page
-def archive_script(request: HttpRequest, caller: Caller, path: str) -> HttpResponse:
-    """Take a script out of the list; its row goes."""
-    scripts.archive_path(caller, path)
-    return pages.toast(HttpResponse(), f"Archived {path}")
 
 
 @require_POST

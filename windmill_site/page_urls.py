@@ -15,7 +15,6 @@ urlpatterns = [
     path("palette/", palette.palette, name="palette"),
     path("w/<str:workspace>/", home.home, name="home"),
     path("w/<str:workspace>/samples/run/", home.run_sample, name="run-sample"),
-    path("w/<str:workspace>/archive/scripts/<path:path>/", home.archive_script, name="archive-script"),
     path("", include("workspaces.page_urls")),
     path("", include("jobs.page_urls")),
     path("", include("workers.page_urls")),

@@ -1,7 +1,10 @@
-"""The form that runs a script: /w/W/scripts/<path>/run/."""
+"""The form that runs a script or a flow: /w/W/scripts/<path>/run/, /w/W/flows/<path>/run/."""
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,9 +17,10 @@ from django.views.decorators.http import require_http_methods
 from jobs import listings, runs, scripts, tags
 from jobs.listings import JobFilters
 from jobs.markup import render_markdown
-from jobs.models import Job, Script
+from jobs.models import Job
 from jobs.payloads import Payload
 from jobs.signatures import validate_args
+from jobs.views.calling import RunnableKind
 from jobs.views.editor import near_scripts
 from workspaces import pages
 from workspaces.access import Caller, Right
@@ -29,20 +33,53 @@ MOST_FILLED = 64 * 1024  # characters of arguments that the page carries for one
 _RESERVED = {"fill"}  # names of query parameters that are no arguments
 
 
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What the form runs. `start` queues a run and answers its id; it raises DomainErrors."""
+
+    kind: RunnableKind
+    path: str
+    summary: str
+    description: str
+    schema: dict[str, Any] | None
+    version: str  # as people read it
+    language: str = ""
+    tag: str  # where it runs unless the form says otherwise
+    may_write: bool
+    start: Callable[[Payload, runs.RunOptions], UUID]
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @pages.workspace_page(operators=True, near=near_scripts)
-def run_form(request: HttpRequest, caller: Caller, path: str) -> HttpResponse:
-    """GET: the form, filled from `?name=value` or from a run (`?fill=<id>`). POST: check the inputs, then run."""
+def run_script(request: HttpRequest, caller: Caller, path: str) -> HttpResponse:
+    """/w/W/scripts/<path>/run/."""
     script = scripts.get_to_run(caller, path=path)
+    target = Target(
+        kind="script",
+        path=script.path,
+        summary=script.summary,
+        description=script.description,
+        schema=script.schema,
+        version=script.hash_hex[:8],
+        language=script.language,
+        tag=script.tag or script.language,
+        may_write=not caller.is_operator and caller.right_on(script.path, script.extra_perms) >= Right.WRITE,
+        start=partial(runs.run_script, caller, script),
+    )
+    return run_form(request, caller, target)
+
+
+def run_form(request: HttpRequest, caller: Caller, target: Target) -> HttpResponse:
+    """GET: the form, filled from `?name=value` or from a run (`?fill=<id>`). POST: check the inputs, then run."""
     if request.method == "POST":
-        return _start(request, caller, script)
-    return _show(request, caller, script, args=_prefilled(request, caller, script))
+        return _start(request, caller, target)
+    return _show(request, caller, target, args=_prefilled(request, caller, target))
 
 
 def _show(
     request: HttpRequest,
     caller: Caller,
-    script: Script,
+    target: Target,
     *,
     args: dict[str, Any],
     errors: dict[str, str] | None = None,
@@ -50,25 +87,23 @@ def _show(
     status: int = 200,
 ) -> HttpResponse:
     context = {
-        "script": script,
-        "description": render_markdown(script.description, below=1) if script.description else "",
-        "schema": script.schema or {"type": "object", "properties": {}},
+        "target": target,
+        "description": render_markdown(target.description, below=1) if target.description else "",
+        "schema": target.schema or {"type": "object", "properties": {}},
         "args": args,
         "errors": errors or {},
         "problem": problem,
-        "recent": (recent := _recent(caller, script.path)),
+        "recent": (recent := _recent(caller, target)),
         "recent_args": [item["args"] for item in recent],
         "custom_tags": tags.custom_tags_for(caller.workspace_id),
         "tag": request.POST.get("tag", ""),
         "later": request.POST.get("later", ""),
-        "name": script.path.rsplit("/", 1)[-1],
-        "may_write": not caller.is_operator
-        and caller.right_on(script.path, script.extra_perms) >= Right.WRITE,
+        "name": target.path.rsplit("/", 1)[-1],
     }
-    return render(request, "scripts/run.html", context, status=status)
+    return render(request, "runnables/run.html", context, status=status)
 
 
-def _start(request: HttpRequest, caller: Caller, script: Script) -> HttpResponse:
+def _start(request: HttpRequest, caller: Caller, target: Target) -> HttpResponse:
     args: dict[str, Any] = {}
     try:
         given = parse_json(request.POST.get("args") or "{}")
@@ -77,17 +112,17 @@ def _start(request: HttpRequest, caller: Caller, script: Script) -> HttpResponse
         args = given
         later = _moment(request.POST.get("later", ""))
     except BadRequest as exc:
-        return _show(request, caller, script, args=args, problem=pages.sentence(exc.message), status=422)
-    problems = validate_args(script.schema, args)
+        return _show(request, caller, target, args=args, problem=pages.sentence(exc.message), status=422)
+    problems = validate_args(target.schema, args)
     if problems:
         errors = {".".join(map(str, problem.path)) or problem.field: problem.message for problem in problems}
         whole = " ".join(problem.message for problem in problems if not problem.field)
-        return _show(request, caller, script, args=args, errors=errors, problem=whole, status=422)
+        return _show(request, caller, target, args=args, errors=errors, problem=whole, status=422)
     options = runs.RunOptions(tag=request.POST.get("tag") or None, scheduled_for=later, trigger_kind="ui")
     try:
-        job_id = runs.run_script(caller, script, Payload(args=args), options)
+        job_id = target.start(Payload(args=args), options)
     except DomainError as exc:
-        return _show(request, caller, script, args=args, problem=pages.sentence(exc.message), status=422)
+        return _show(request, caller, target, args=args, problem=pages.sentence(exc.message), status=422)
     return pages.go(request, f"/w/{caller.workspace_id}/runs/{job_id}/")
 
 
@@ -108,13 +143,13 @@ def _moment(text: str) -> datetime | None:
     return moment
 
 
-def _prefilled(request: HttpRequest, caller: Caller, script: Script) -> dict[str, Any]:
+def _prefilled(request: HttpRequest, caller: Caller, target: Target) -> dict[str, Any]:
     """Arguments named by the address. Values that are JSON count as such unless the parameter is text."""
     args: dict[str, Any] = {}
     source = request.GET.get("fill")
     if source:
         args = _args_of(caller, source)
-    properties = (script.schema or {}).get("properties") or {}
+    properties = (target.schema or {}).get("properties") or {}
     for name, value in request.GET.dict().items():
         if name in _RESERVED:
             continue
@@ -140,9 +175,9 @@ def _value(text: str) -> Any:
         return text
 
 
-def _recent(caller: Caller, path: str) -> list[dict[str, Any]]:
+def _recent(caller: Caller, target: Target) -> list[dict[str, Any]]:
     """The last runs with their inputs: one click fills the form with them."""
-    jobs = listings.list_jobs(caller, JobFilters(path_exact=path, kinds=["script"]), limit=RECENT)
+    jobs = listings.list_jobs(caller, JobFilters(path_exact=target.path, kinds=[target.kind]), limit=RECENT)
     args_by_id = dict(Job.objects.filter(pk__in=[job.id for job in jobs]).values_list("pk", "args"))
     found = []
     for job in jobs:

@@ -9,7 +9,8 @@ from jobs.models import Job, Script
 from tests.jobs.pages.conftest import CODE
 from tests.jobs.pages.test_runs_page import queries_of
 
-URL = "/w/acme/scripts/f/shared/greet/"
+AT = "scripts/f/shared/greet/"
+URL = f"/w/acme/{AT}"
 
 
 def redeploy(alice, greet, content, **changes):
@@ -44,7 +45,7 @@ def test_who_may_only_read_a_script_is_offered_no_changes(browser_of, greet):
 
         assert 'href="run/"' in text
         assert 'href="edit/"' not in text
-        assert "archive/" not in text
+        assert "/archive/" not in text and "/move/" not in text
 
 
 def test_a_missing_script_suggests_similar_paths(browser_of, greet):
@@ -57,10 +58,10 @@ def test_a_missing_script_suggests_similar_paths(browser_of, greet):
 def test_archiving_takes_a_script_out_of_use_and_restoring_brings_it_back(browser_of, greet):
     browser = browser_of("alice")
 
-    browser.post(f"{URL}archive/")
+    browser.post(f"/w/acme/archive/{AT}")
     archived = browser.get(URL).content.decode()
     form = browser.get(f"{URL}run/")
-    browser.post(f"{URL}restore/", {"hash": greet.hash_hex})
+    browser.post(f"/w/acme/restore/{AT}", {"version": greet.hash_hex})
 
     assert "Bring it back" in archived
     assert form.status_code == 404
@@ -71,10 +72,32 @@ def scripts_live(path):
     return Script.objects.get(path=path, archived=False).content
 
 
-@pytest.mark.parametrize("deed", ["archive", "restore"])
+def test_a_script_moves_with_its_versions_and_its_old_address_leads_to_it(browser_of, greet):
+    browser = browser_of("alice")
+
+    answer = browser.post(f"/w/acme/move/{AT}", {"owner": "u/alice", "name": "hail"})
+
+    assert answer.headers["Location"] == "/w/acme/scripts/u/alice/hail/"
+    assert browser.get(URL).headers["Location"] == "/w/acme/scripts/u/alice/hail/"
+    moved = Script.objects.get(archived=False)
+    assert (moved.path, moved.content, moved.parent_hashes) == ("u/alice/hail", CODE, [greet.hash])
+
+
+def test_a_path_that_is_taken_comes_back_with_the_form(browser_of, alice, greet):
+    draft = scripts.ScriptDraft(path="u/alice/hail", content=CODE, language="python3")
+    scripts.deploy_script(alice, draft)
+
+    answer = browser_of("alice").post(f"/w/acme/move/{AT}", {"owner": "u/alice", "name": "hail"})
+
+    assert answer.status_code == 422
+    assert "choose another path" in answer.content.decode()
+    assert scripts_live(greet.path) == CODE
+
+
+@pytest.mark.parametrize("deed", ["archive", "restore", "move"])
 def test_readers_and_operators_cannot_change_a_script(browser_of, greet, deed):
     for name in ("dave", "oscar"):
-        answer = browser_of(name).post(f"{URL}{deed}/", {"hash": greet.hash_hex})
+        answer = browser_of(name).post(f"/w/acme/{deed}/{AT}", {"version": greet.hash_hex})
 
         assert answer.status_code == 403
     assert scripts_live(greet.path) == CODE
@@ -151,22 +174,26 @@ def test_recent_inputs_are_offered(browser_of, finish):
 # --- versions ---------------------------------------------------------------------------------------------------------
 
 
+def compared(page):
+    return page.context["before"].key, page.context["after"].key
+
+
 def test_any_two_versions_compare_with_code_and_settings(browser_of, alice, greet):
     second = redeploy(alice, greet, CODE.replace("hello", "hi"), summary="Greet somebody", timeout_s=60)
 
     page = browser_of("dave").get(f"{URL}versions/")
 
-    assert (page.context["before"], page.context["after"]) == (greet, second)
+    assert compared(page) == (greet.hash_hex, second.hash_hex)
     assert [change["name"] for change in page.context["changes"]] == ["timeout"]
     assert "Restore" not in page.content.decode()
     other = browser_of("dave").get(f"{URL}versions/", {"from": second.hash_hex, "to": greet.hash_hex})
-    assert (other.context["before"], other.context["after"]) == (second, greet)
+    assert compared(other) == (second.hash_hex, greet.hash_hex)
 
 
 def test_restoring_deploys_the_old_code_as_a_new_version(browser_of, alice, greet):
     second = redeploy(alice, greet, CODE.replace("hello", "hi"))
 
-    browser_of("alice").post(f"{URL}restore/", {"hash": greet.hash_hex})
+    browser_of("alice").post(f"/w/acme/restore/{AT}", {"version": greet.hash_hex})
 
     live = Script.objects.get(path=greet.path, archived=False)
     assert live.content == CODE
