@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path
 
-from jobs.api import flows, job, jobs, runs, scripts, workers
+from jobs.api import approvals, flows, job, jobs, runs, scripts, workers
 
 W = "w/<str:workspace>"
 
@@ -83,6 +83,20 @@ _jobs_u = [
     ("queue/cancel/<str:id>", job.Cancel),
     ("queue/force_cancel/<str:id>", job.ForceCancel),
 ]
+_approvals = [
+    ("jobs/resume_urls/<str:id>/<str:resume_id>", approvals.LinkUrls),
+    ("jobs/job_signature/<str:id>/<str:resume_id>", approvals.JobSignature),
+    ("jobs/flow/resume/<str:id>", approvals.ResumeAsOwner),
+    ("jobs/flow/user_states/<str:id>/<str:key>", approvals.UserState),
+    ("jobs/slack_approval/<str:id>", approvals.SlackApproval),
+    ("jobs/teams_approval/<str:id>", approvals.TeamsApproval),
+    ("jobs/wac_approval_urls/<str:id>/<str:step_key>", approvals.CodeApprovalUrls),
+    ("jobs_u/resume/<str:id>/<str:resume_id>/<str:signature>", approvals.Resume),
+    ("jobs_u/cancel/<str:id>/<str:resume_id>/<str:signature>", approvals.Disapprove),
+    ("jobs_u/get_flow/<str:id>/<str:resume_id>/<str:signature>", approvals.SuspendedFlow),
+    ("jobs_u/flow/resume_suspended/<str:id>", approvals.ResumeSuspended),
+    ("jobs_u/flow/approval_info/<str:id>", approvals.ApprovalInfo),
+]
 _job_metrics = [
     ("set_progress/<str:id>", job.SetProgress),
     ("get_progress/<str:id>", job.GetProgress),
@@ -110,6 +124,7 @@ urlpatterns = [
     *_under(f"{W}/scripts", _scripts),
     *_under(f"{W}/flows", _flows),
     *_under(f"{W}/jobs", _jobs),
+    *_under(W, _approvals),
     *_under(f"{W}/jobs_u", _jobs_u),
     *_under(f"{W}/job_metrics", _job_metrics),
     *_under("workers", _workers),
