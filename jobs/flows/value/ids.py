@@ -15,8 +15,9 @@ _RESERVED = (
     "do bg ctx state if else for delete while new in failure preprocessor as Input Result Trigger __proto__"
 )
 RESERVED_IDS = frozenset(_RESERVED.split())
+# results.a, results?.a, results["a"]; not the property of something else that is called results.
 _READS_RESULT = re.compile(
-    r"""\bresults\s*(?:\?\.|\.)?\s*(?:([A-Za-z_$][\w$]*)|\[\s*["']([^"']+)["']\s*\])"""
+    r"""(?<![\w$.])results\s*(?:\??\.\s*([A-Za-z_$][\w$]*)|(?:\?\.)?\[\s*["']([^"']+)["']\s*\])"""
 )
 
 Json = Any
@@ -38,23 +39,29 @@ def fill_ids(value: Json) -> Json:
 
     Depth-first, a module gets the first of a, b, ..., z, aa, ... that is free; the failure module and the
     preprocessor get their fixed ids. Where a new id could be mistaken for another (see
-    `is_ambiguous`) nothing is filled, so that parsing reports the modules. JSON that is no flow comes back as it is.
+    `is_ambiguous`) modules keep having none, and parsing reports them. JSON that is no flow comes back as it is.
     """
-    if not _lacks_id(value) or is_ambiguous(value):
+    if not isinstance(value, dict):
         return value
-    letters = _free_ids(value)
-    return _filled_flow(value, letters)
+    filled = {
+        key: {"id": id} | module | {"id": id}
+        for key, id in (("failure_module", "failure"), ("preprocessor_module", "preprocessor"))
+        if isinstance(module := value.get(key), dict) and _id_of(module) is None
+    }
+    if any(_id_of(module) is None for module in _modules(value)) and not is_ambiguous(value):
+        filled["modules"] = _filled_modules(value["modules"], _free_ids(value), 1)
+    return value | filled if filled else value
 
 
-def is_ambiguous(value: Json) -> bool:
+def is_ambiguous(value: dict[str, Json]) -> bool:
     """Whether a missing id could be meant by somebody: some modules have ids, and a result is read that none declares.
 
     A flow without any ids is not ambiguous: its author counts modules as the editor does, a, b, c, depth first.
     """
     declared = {id for module in _modules(value) if (id := _id_of(module)) is not None}
-    if not declared:
-        return False
-    return any(name not in declared for name in _read_results(value))
+    return bool(declared) and any(
+        name not in declared | {"failure", "preprocessor"} for name in _read_results(value)
+    )
 
 
 def _id_of(module: dict[str, Json]) -> str | None:
@@ -64,20 +71,9 @@ def _id_of(module: dict[str, Json]) -> str | None:
     return id if isinstance(id, str) else "0"  # wrong, which parsing reports; never the id of another
 
 
-def _lacks_id(value: Json) -> bool:
-    if not isinstance(value, dict):
-        return False
-    fixed = (value.get("failure_module"), value.get("preprocessor_module"))
-    return any(_id_of(module) is None for module in _modules(value)) or any(
-        isinstance(module, dict) and _id_of(module) is None for module in fixed
-    )
-
-
-def _modules(value: Json) -> Iterator[dict[str, Json]]:
+def _modules(value: dict[str, Json]) -> Iterator[dict[str, Json]]:
     """The modules and agents' tools of a flow's JSON, depth first, as far as limits go; not the two with fixed ids."""
-    stack = (
-        [(module, 1) for module in reversed(_dicts(value.get("modules")))] if isinstance(value, dict) else []
-    )
+    stack = [(module, 1) for module in reversed(_dicts(value.get("modules")))]
     seen = 0
     while stack and seen <= MAX_MODULES:
         module, depth = stack.pop()
@@ -101,8 +97,10 @@ def _dicts(value: Json) -> list[dict[str, Json]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _read_results(value: Json) -> Iterator[str]:
-    """Names after `results.` in all expressions of the flow."""
+def _read_results(value: dict[str, Json]) -> Iterator[str]:
+    """Ids by which the flow reads results: in its expressions, and of the step that answers early."""
+    if isinstance(early := value.get("early_return"), str) and early:
+        yield early
     stack: list[Json] = [value]
     while stack:
         item = stack.pop()
@@ -124,16 +122,6 @@ def _free_ids(value: Json) -> Iterator[str]:
             id = "".join(letters)
             if id not in taken:
                 yield id
-
-
-def _filled_flow(value: dict[str, Json], letters: Iterator[str]) -> dict[str, Json]:
-    filled = dict(value)
-    filled["modules"] = _filled_modules(value.get("modules"), letters, 1)
-    for key, id in (("failure_module", "failure"), ("preprocessor_module", "preprocessor")):
-        module = value.get(key)
-        if isinstance(module, dict) and _id_of(module) is None:
-            filled[key] = {"id": id} | module | {"id": id}
-    return filled
 
 
 def _filled_modules(modules: Json, letters: Iterator[str], depth: int) -> Json:
