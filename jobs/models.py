@@ -237,6 +237,11 @@ class Job(models.Model):
             models.Index(
                 fields=["parent_job"], name="job_parent_idx", condition=models.Q(parent_job__isnull=False)
             ),
+            models.Index(
+                fields=["concurrency_key", "-created_at", "-id"],
+                name="job_concurrency_idx",
+                condition=models.Q(concurrency_key__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:
@@ -270,6 +275,8 @@ class QueuedJob(models.Model):
     mem_peak = models.IntegerField(null=True, blank=True)  # kB
     restarts = models.SmallIntegerField(db_default=0)  # after lost workers
     concurrency_key = models.CharField(max_length=255, null=True, blank=True)
+    # When it was due before it was held back for want of a place among the jobs of its concurrency_key; null: it is not.
+    was_due_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         db_table = "queue"
@@ -288,6 +295,12 @@ class QueuedJob(models.Model):
                 fields=["concurrency_key"],
                 condition=models.Q(concurrency_key__isnull=False),
                 name="queue_concurrency_idx",
+            ),
+            # Those held back, in the order in which they get the places that become free.
+            models.Index(
+                fields=["concurrency_key", "-priority", "was_due_at", "id"],
+                condition=models.Q(was_due_at__isnull=False),
+                name="queue_held_back_idx",
             ),
         ]
         constraints: ClassVar = [
@@ -535,24 +548,51 @@ class CachedResult(models.Model):
 
     class Meta:
         db_table = "job_cache"
-        indexes: ClassVar = [models.Index(fields=["expires_at"], name="job_cache_expiry_idx")]
+        indexes: ClassVar = [
+            models.Index(fields=["expires_at"], name="job_cache_expiry_idx"),
+            models.Index(fields=["job_id"], name="job_cache_job_idx"),
+        ]
 
     def __str__(self) -> str:
         return self.key
 
 
 class JobCleanup(models.Model):
-    """A completed job whose arguments, result and log are to be forgotten (delete_after_secs)."""
+    """A job whose arguments, result and log are to be forgotten (delete_after_secs). Written when the job is queued."""
 
     job_id = models.UUIDField(primary_key=True)
-    due_at = models.DateTimeField()
+    top_id = models.UUIDField()  # of a step: the topmost flow around it; otherwise the job itself
+    after_s = models.IntegerField()  # seconds after the end of `top_id`
+    due_at = models.DateTimeField(null=True, blank=True)  # null: `top_id` has not ended, or nobody has looked yet
 
     class Meta:
         db_table = "job_cleanup"
-        indexes: ClassVar = [models.Index(fields=["due_at"], name="job_cleanup_due_idx")]
+        indexes: ClassVar = [
+            models.Index(fields=["due_at"], name="job_cleanup_due_idx"),
+            models.Index(fields=["top_id"], name="job_cleanup_top_idx"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.job_id} at {self.due_at}"
+
+
+class ConcurrencyPlace(models.Model):
+    """A place that a job took among those of its concurrency_key. Only jobs with a limit have one.
+
+    It counts while the job is in the queue with a started_at, and for its time window after the end. Written by the
+    function take_place alone, under a lock of the key.
+    """
+
+    job_id = models.UUIDField(primary_key=True)
+    key = models.CharField(max_length=255)
+    ended_at = models.DateTimeField(null=True, blank=True)  # filled in when somebody looks after the job's end
+
+    class Meta:
+        db_table = "concurrency_key"
+        indexes: ClassVar = [models.Index(fields=["key", "ended_at"], name="concurrency_key_ended_idx")]
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.job_id}"
 
 
 class JobProgress(models.Model):

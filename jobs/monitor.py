@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connection, transaction
 from django.db.models.functions import Now
 
-from jobs import queue
+from jobs import cache, cleanup, concurrency, queue
 from jobs.models import WorkerPing
 from workspaces.models import Token
 
@@ -25,7 +25,13 @@ logger = logging.getLogger(__name__)
 
 CLEANUP_INTERVAL_S = 300.0  # retention and pruning; recovery runs every MONITOR_INTERVAL_SECONDS
 WORKER_GONE = timedelta(minutes=5)  # a worker silent for this long is taken off the list
-_LOCKS = {"recover": 0x776D0001, "stale": 0x776D0002, "retention": 0x776D0003, "prune": 0x776D0004}
+_LOCKS = {
+    "recover": 0x776D0001,
+    "stale": 0x776D0002,
+    "retention": 0x776D0003,
+    "prune": 0x776D0004,
+    "forget": 0x776D0005,
+}
 
 
 async def monitor() -> None:
@@ -46,15 +52,16 @@ async def monitor() -> None:
 
 
 def recover() -> None:
-    """Restart or fail the jobs of lost workers, cancel those that waited too long."""
+    """Restart or fail the jobs of lost workers, cancel those that waited too long, forget those that ask for it."""
     if not settings.DISABLE_ZOMBIE_JOBS_MONITORING:
         _alone("recover", _recover_lost_jobs)
     if settings.STALE_JOB_THRESHOLD_MINUTES:
         _alone("stale", queue.cancel_stale_jobs)
+    _alone("forget", cleanup.forget_due)
 
 
 def clean_up() -> None:
-    """Forget old jobs, workers that are gone and tokens that have expired."""
+    """Forget old jobs, workers that are gone, tokens and cached results that have expired, places that do not count."""
     for _ in range(settings.JOB_CLEANUP_MAX_BATCHES):
         deleted = _alone("retention", queue.delete_expired_jobs)
         if deleted:
@@ -99,4 +106,4 @@ def _recover_lost_jobs() -> int:
 def _prune() -> int:
     gone = WorkerPing.objects.filter(ping_at__lt=Now() - WORKER_GONE).delete()[0]
     expired = Token.objects.filter(expiration__lt=Now()).delete()[0]
-    return gone + expired
+    return gone + expired + cache.prune() + cleanup.prune() + concurrency.prune_places()

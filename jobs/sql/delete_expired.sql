@@ -6,5 +6,6 @@ WITH old AS (
 ),
 logs AS (DELETE FROM job_logs USING old WHERE job_logs.job_id = old.id),
 progress AS (DELETE FROM job_progress USING old WHERE job_progress.job_id = old.id),
+cleanup AS (DELETE FROM job_cleanup USING old WHERE job_cleanup.job_id = old.id),
 asked AS (DELETE FROM job USING old WHERE job.id = old.id)
 DELETE FROM completed_job USING old WHERE completed_job.id = old.id

@@ -16,6 +16,10 @@ WITH asked AS (
         ON CONFLICT (id) DO NOTHING
     RETURNING id, workspace_id, runnable_path, created_at, tag, priority, concurrency_key
 ),
+forgotten_later AS (  -- only jobs with delete_after_secs; steps of flows are not queued here
+    INSERT INTO job_cleanup (job_id, top_id, after_s)
+    SELECT id, id, %(delete_after_secs)s::int FROM asked WHERE %(delete_after_secs)s::int IS NOT NULL
+),
 flow AS (  -- how far it is: of flows only
     INSERT INTO flow_status (id, workspace_id, state)
     SELECT id, workspace_id, %(flow_state)s::json FROM asked WHERE %(flow_state)s::json IS NOT NULL
