@@ -233,6 +233,12 @@ class Job(models.Model):
         db_table = "job"
         indexes: ClassVar = [
             models.Index(fields=["workspace_id", "-created_at", "-id"], name="job_newest_idx"),
+            # Lists of runs leave the steps of flows out: a loop of a million must not stand between two runs.
+            models.Index(
+                fields=["workspace_id", "-created_at", "-id"],
+                name="job_newest_run_idx",
+                condition=models.Q(flow_step_id__isnull=True),
+            ),
             models.Index(fields=["workspace_id", "runnable_path", "-created_at"], name="job_path_idx"),
             models.Index(
                 fields=["parent_job"], name="job_parent_idx", condition=models.Q(parent_job__isnull=False)
@@ -395,6 +401,8 @@ class Flow(models.Model):
     archived = models.BooleanField(default=False)
     extra_perms = models.JSONField(default=dict, blank=True)
     extra = models.JSONField(default=dict, blank=True)  # as Script.extra
+    # Where it was before it was moved: links to these paths still find it.
+    former_paths = ArrayField(models.CharField(max_length=255), default=list, blank=True)
 
     class Meta:
         db_table = "flow"

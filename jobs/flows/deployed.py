@@ -152,7 +152,7 @@ def _deploy(
         dependency_job=dependency_job,
         **version,
     )
-    head = {
+    head: dict[str, Any] = {
         "path": path,
         "version_id": made.pk,
         "edited_by": caller.username,
@@ -160,6 +160,8 @@ def _deploy(
         "archived": False,
         **settings,
     }
+    if flow is not None and flow.path != path:
+        head["former_paths"] = [former for former in (flow.path, *flow.former_paths) if former != path]
     if flow is None:
         Flow.objects.create(workspace=caller.workspace, **head)
     else:
@@ -240,6 +242,12 @@ def get_flow(caller: Caller, path: str, *, right: Right = Right.READ) -> Flow:
 def get_newest(caller: Caller, path: str, *, right: Right = Right.READ) -> Flow:
     """The flow at `path`, archived or not: what a client compares with. Raises NotFound, PermissionDenied."""
     return caller.get(Flow.objects.all(), path, right=right, what="flow", scope=SCOPE)
+
+
+def moved_to(caller: Caller, path: str) -> str | None:
+    """Where the flow is that was at `path` and was moved; None when there is none that the caller may read."""
+    rows = caller.readable(_live(caller), scope=SCOPE).filter(former_paths__contains=[path])
+    return rows.order_by("-edited_at").values_list("path", flat=True).first()
 
 
 def live_version(flow: Flow) -> FlowVersion:
