@@ -6,6 +6,7 @@ matters only for approvals that ask who gives them.
 
 import re
 from typing import Any
+from urllib.parse import unquote_plus
 
 from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema
@@ -271,7 +272,7 @@ def link_of_token(token: str, *, workspace_id: str, job_id: Any) -> Link:
         workspace_id=workspace_id,
         job_id=parse_job_id(found["job"]),
         resume_id=parse_resume_id(found["resume_id"]),
-        approver=found["approver"] or None,
+        approver=unquote_plus(found["approver"] or "") or None,
     )
     approvals.verify(link, found["signature"])
     approvals.require_same_run(link, job_id)

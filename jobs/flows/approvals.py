@@ -317,10 +317,13 @@ def require_open(found: Suspension) -> None:
 
 
 def _count_down(flow_id: UUID) -> int:
-    """One approval less is missing; answers how many still are."""
+    """One approval less is missing; answers how many still are, 0 when a worker is looking at the flow already."""
     with connection.cursor() as cursor:
+        # Only while nobody holds the flow: its worker has this row locked and waits for the one of flow_status.
         cursor.execute(
-            "UPDATE queue SET suspend = greatest(suspend - 1, 0) WHERE id = %s RETURNING suspend", [flow_id]
+            "UPDATE queue SET suspend = suspend - 1"
+            " WHERE id = %s AND suspend > 0 AND last_ping IS NULL RETURNING suspend",
+            [flow_id],
         )
         row = cursor.fetchone()
     return int(row[0]) if row else 0

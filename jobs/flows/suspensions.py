@@ -299,7 +299,10 @@ def _will_ask_who(suspension: Suspension) -> bool:
     else:
         modules = [suspension.step] if suspension.step is not None else []
     settings = [module.suspend for module in modules if module.suspend is not None]
-    return any(one.user_auth_required or one.self_approval_disabled for one in settings)
+    return any(
+        one.user_auth_required or one.self_approval_disabled or one.user_groups_required is not None
+        for one in settings
+    )
 
 
 def why_not_without_link(suspension: Suspension, caller: Caller) -> DomainError | None:
