@@ -135,6 +135,25 @@ _MAY_CHANGE = re.compile(r"[(=`]|\+\+|--|\bdelete\b")
 _AWAITS = re.compile(r"\bawait\b|\\u")
 _THENS = re.compile(r"\.\s*(?:then|catch|finally)\s*\(")
 
+# Words with which code reaches beyond its own values, or which the shared isolate does not have (hardening.js).
+_WILD = re.compile(
+    r"""\\u                                              # may spell any word
+    | (?<![=!<>])=(?![=>]) | >>= | <<= | \+\+ | --        # assignments
+    | \b(?:eval|this|globalThis|arguments|callee|caller|constructor|prototype|import|__\w+
+        |function|class|async|await|yield|for|while|do|with|delete|try|debugger
+        |then|compile|define\w+|setPrototypeOf|captureStackTrace|prepareStackTrace|stackTraceLimit
+        |Function|Symbol|RegExp|Promise|Proxy|Reflect|Intl|Temporal|Iterator|ShadowRealm|WeakRef|WeakMap|WeakSet
+        |\w*Array(?<!\bArray)|ArrayBuffer|DataView|SuppressedError|\w*DisposableStack)\b""",
+    re.VERBOSE,
+)
+# What makes a new variable of the expression's own, and is no other assignment.
+_DECLARATION = re.compile(r"\b(?:const|let)\s+(?:[\w$]+|\{[^=(){}]*\}|\[[^=()\[\]]*\])\s*=(?![=>])")
+
+
+def _is_tame(expr: str) -> bool:
+    """Whether the text shows that evaluating it changes nothing but the values it reads. When in doubt, False."""
+    return not _WILD.search(_DECLARATION.sub("", expr))
+
 
 @lru_cache(maxsize=4096)
 def _read(expr: str) -> _Reading:
@@ -146,6 +165,7 @@ def _read(expr: str) -> _Reading:
             source=expr,
             names=(),
             is_pure=not _MAY_CHANGE.search(expr),
+            is_tame=_is_tame(expr),
             awaits=bool(_AWAITS.search(expr)),
             thens=bool(_THENS.search(expr)),
         ),

@@ -1,9 +1,10 @@
 // Runs in a new isolate, before the code of users: evaluates expressions of one call and answers in text.
-// Whatever users change in here (prototypes, globals) ends with the isolate, that is with the call.
+// Whatever users change in here (prototypes, globals) ends with the isolate, that is with the call; where many calls
+// share the isolate, hardening.js runs next and nothing can be changed.
 (function () {
   "use strict";
   const { parse, stringify } = JSON;
-  const SyncFunction = Function;
+  const { Function: SyncFunction, Proxy } = globalThis; // not there any more in shared isolates
   const AsyncFunction = (async () => {}).constructor;
   const { getOwnPropertyDescriptor, create } = Object;
   const promiseOf = Promise.resolve.bind(Promise);
@@ -16,6 +17,7 @@
   let texts; // JSON texts that `request` points at, by number
   let shared; // values read by programs that cannot change them: parsed once
   let outcomes;
+  let isBusy = false;
 
   function valueOf(index, isPure) {
     if (!isPure) return parse(texts[index]);
@@ -152,12 +154,22 @@
     return lines.join("\n");
   }
 
-  return function (header, ...blobs) {
+  function main(header, ...blobs) {
     if (header === undefined) return answer(true); // all that could settle has settled since the first call
+    if (isBusy) throw new Error("not here"); // an expression that calls its evaluator
+    isBusy = true;
     request = parse(header);
-    texts = blobs;
-    shared = create(null);
-    outcomes = request.programs.map(run);
-    return answer(false);
-  };
+    if (request.isOnly) delete globalThis.__evaluate;
+    try {
+      texts = blobs;
+      shared = create(null);
+      outcomes = request.programs.map(run);
+      return answer(!request.isOnly); // a shared isolate waits for nothing
+    } finally {
+      isBusy = false;
+      if (!request.isOnly) request = texts = shared = outcomes = undefined;
+    }
+  }
+  globalThis.__evaluate = main;
+  return main;
 })();

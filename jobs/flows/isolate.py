@@ -3,41 +3,51 @@
 A process of its own, because V8 ends the whole process when memory runs out at a bad moment, and because some of its
 loops cannot be interrupted: then the process is killed, and the worker goes on. Imports nothing of ours.
 
-Each request gets an isolate that nobody used before and that is thrown away afterwards, so that no expression finds
-anything of another one. Isolates are made ahead, while no request waits.
+No expression finds anything of an earlier one. Most run in a *shared* isolate, in which nothing that they can reach can
+be changed (hardening.js). Those whose text could change something (an assignment, a class, `eval`) get an isolate that
+nobody used before and nobody uses after them: these are exact JavaScript, but cost milliseconds to make. Both are made
+ahead, by a thread.
 
-Request:  u32 length, JSON {"header": text for the harness, "sizes": [...], "heap_mb": n}, then the texts of those sizes.
-Answer:   one byte (R ready, once; then A answer, M out of memory, E engine failed), u64 length, text.
+Request:  u32 length, JSON {"header": text for the harness, "is_shared": ..., "sizes": [...], "heap_mb": n}, the texts.
+Answer:   one byte (R ready, once; then A answer, M out of memory, E engine failed: then it ends), u64 length, text.
 """
 
 import itertools
 import json
 import os
+import queue
 import resource
-import select
 import socket
 import struct
 import sys
-from collections import deque
+import threading
 from pathlib import Path
 from typing import Any
 
-from py_mini_racer import JSEvalException, JSOOMException
+from py_mini_racer import JSEvalException
 from py_mini_racer._context import Context, ContextType
 from py_mini_racer._dll import init_mini_racer, mr_callback_func
 from py_mini_racer._objects import ObjectFactoryImpl
 
-AHEAD = 6  # isolates kept ready; 0.7 MB each
+FRESH_AHEAD = 3  # isolates kept ready; a megabyte each
+SHARED_AHEAD = 2
+SHARED_CALLS = 2000  # of one shared isolate, then another takes over: its heap does not age
 MAX_HEAP_MB = 512
 MAX_DATA_MB = 1024  # of the whole process: V8's heap, buffers outside of it, texts on their way
 
 # jitless: nothing is compiled to machine code, where most of V8's security holes are; expressions are short.
-FLAGS = ("--single-threaded", "--jitless", "--no-expose-wasm", f"--max-old-space-size={MAX_HEAP_MB}")
+FLAGS = ("--single-threaded", "--jitless", f"--max-old-space-size={MAX_HEAP_MB}")
 # What could outlive a call, wait, or see other threads has no use in an expression.
 REMOVED = ("Atomics", "SharedArrayBuffer", "WebAssembly", "FinalizationRegistry", "console")
+REMOVALS = "".join([f"delete globalThis.{name};" for name in REMOVED])
+HARNESS = Path(__file__).with_name("harness.js").read_text(encoding="utf-8")
+HARDENING = Path(__file__).with_name("hardening.js").read_text(encoding="utf-8")
+
+MAIN = "__evaluate"  # what the harness calls its function, until its only call
+INLINE_CHARS = 20_000  # of a request that goes to V8 as source; longer ones as values
 
 _NOTHING = {"pure": False, "awaits": False, "thens": False, "truth": False}
-WARM_UP = [
+WARM_UP = json.dumps(
     json.dumps(
         {
             "programs": [
@@ -50,14 +60,16 @@ WARM_UP = [
             "maxLength": 1000,
         }
     )
-]
+)
 
 
 class Isolate:
-    """One isolate with the harness in it."""
+    """One isolate with the harness in it, and what makes it fit for many calls if it `is_shared`."""
 
-    def __init__(self, dll: Any, harness: str) -> None:
+    def __init__(self, dll: Any, *, is_shared: bool) -> None:
         self._dll = dll
+        self.is_shared = is_shared
+        self.calls = 0
 
         @mr_callback_func
         def callback(callback_id: int, raw: Any) -> None:
@@ -67,67 +79,94 @@ class Isolate:
         handle = ContextType(dll.mr_init_context(callback))
         # No event loop: nothing here is waited for with asyncio.
         self._context = Context(dll, handle, None, ObjectFactoryImpl(), itertools.count(1))  # type: ignore[arg-type]
-        self._main: Any = self._context.eval(harness)
-        for (
-            header
-        ) in WARM_UP:  # V8 compiles a function when it is first called: now, not while somebody waits
-            self._context.call_function(self._main, header, "{}")
-        self._context.call_function(self._main)
+        self._main: Any = self._context.eval(REMOVALS + HARNESS)
+        if is_shared:
+            self._context.eval(HARDENING)
+        # V8 compiles a function when it is first called: now, not while somebody waits.
+        self._context.eval(f"{MAIN}({WARM_UP}, '{{}}')")
 
     def run(self, header: str, texts: list[str], *, heap_mb: int) -> str:
+        self.calls += 1
         self._context.set_hard_memory_limit(heap_mb << 20)
-        answer = self._context.call_function(self._main, header, *texts)
+        if len(header) + sum(map(len, texts)) <= INLINE_CHARS:
+            # Every word with V8 costs a change of threads; this way it is one.
+            arguments = ",".join([json.dumps(text) for text in (header, *texts)])
+            answer = self._context.eval(f"{MAIN}({arguments})")
+        else:
+            answer = self._context.call_function(self._main, header, *texts)
         if answer == "":  # something waits for promises; they are settled by now, or never will be
             answer = self._context.call_function(self._main)
         if not isinstance(answer, str):
             raise JSEvalException("the answer is no text")
         return answer
 
+    @property
+    def is_out_of_memory(self) -> bool:
+        return self._context.was_hard_memory_limit_reached()
+
     def dispose(self) -> None:
         self._main = None
         self._dll.mr_free_context(self._context._ctx)
 
 
+class Stock:
+    """Isolates made ahead, and used ones taken away, by a thread of its own: neither is on the way of a request."""
+
+    def __init__(self, dll: Any) -> None:
+        self._dll = dll
+        self._ready: dict[bool, queue.SimpleQueue[Isolate]] = {
+            True: queue.SimpleQueue(),
+            False: queue.SimpleQueue(),
+        }
+        self._used: queue.SimpleQueue[Isolate] = queue.SimpleQueue()
+        for is_shared, count in ((True, SHARED_AHEAD), (False, FRESH_AHEAD)):
+            for _ in range(count):
+                self._ready[is_shared].put(Isolate(dll, is_shared=is_shared))
+        self._current = self._ready[True].get()
+        threading.Thread(target=self._replace, daemon=True).start()
+
+    def take(self, *, is_shared: bool) -> Isolate:
+        return self._current if is_shared else self._ready[False].get()
+
+    def give_back(self, isolate: Isolate) -> None:
+        """After the answer: making an isolate beside an evaluation would slow that down."""
+        if isolate is self._current:
+            if isolate.calls < SHARED_CALLS:
+                return
+            self._current = self._ready[True].get()
+        self._used.put(isolate)
+
+    def _replace(self) -> None:
+        while True:
+            used = self._used.get()
+            used.dispose()
+            self._ready[used.is_shared].put(Isolate(self._dll, is_shared=used.is_shared))
+
+
 def serve(channel: socket.socket) -> None:
     """Answer requests until the other side closes."""
-    dll = init_mini_racer(flags=FLAGS)
-    harness = "\n".join(
-        [
-            *(f"delete globalThis.{name};" for name in REMOVED),
-            Path(__file__).with_name("harness.js").read_text(encoding="utf-8"),
-        ]
-    )
-    ready: deque[Isolate] = deque()
-    ready.append(Isolate(dll, harness))
+    stock = Stock(init_mini_racer(flags=FLAGS))
     channel.sendall(_framed(b"R", b""))
     reader = channel.makefile("rb")
-    while True:
-        while len(ready) < AHEAD and not _is_readable(channel):
-            ready.append(Isolate(dll, harness))
-        head = reader.read(4)
-        if len(head) < 4:
-            return
+    while len(head := reader.read(4)) == 4:
         request = json.loads(reader.read(struct.unpack("!I", head)[0]))
         texts = [reader.read(size).decode() for size in request["sizes"]]
-        isolate = ready.popleft() if ready else Isolate(dll, harness)
+        isolate = stock.take(is_shared=request["is_shared"])
         try:
             answer = isolate.run(request["header"], texts, heap_mb=request["heap_mb"])
-            framed = _framed(b"A", answer.encode())
-        except JSOOMException:
-            framed = _framed(b"M", b"")
-        except Exception as exc:
-            framed = _framed(b"E", str(exc).encode(errors="replace"))
-        del texts, request
-        channel.sendall(framed)
-        isolate.dispose()
+        except JSEvalException as exc:
+            # What is left of this isolate may hold much memory, and work on: the process ends with it.
+            channel.sendall(
+                _framed(b"M" if isolate.is_out_of_memory else b"E", str(exc).encode(errors="replace"))
+            )
+            return
+        channel.sendall(_framed(b"A", answer.encode()))
+        del texts, request, answer
+        stock.give_back(isolate)
 
 
 def _framed(kind: bytes, text: bytes) -> bytes:
     return struct.pack("!cQ", kind, len(text)) + text
-
-
-def _is_readable(channel: socket.socket) -> bool:
-    return bool(select.select([channel], [], [], 0)[0])
 
 
 def main() -> None:

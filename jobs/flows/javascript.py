@@ -24,12 +24,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 logger = logging.getLogger(__name__)
 
 TIME_LIMIT_S = 20.0
 HEAP_MB = 48  # of one call, beyond its inputs
 MAX_VALUE_CHARS = 50_000_000  # of one value as JSON
 START_LIMIT_S = 30.0
+BIG_CALL = 500_000  # characters in and out, after which a helper's memory is looked at
+MAX_IDLE_MB = 160
 
 CALLS = ("variable", "resource", "flow_user_state")  # functions of expressions that ask for something
 
@@ -44,6 +48,7 @@ class Program:
     source: str
     names: tuple[str, ...]  # its parameters: names of values, "results", and CALLS
     is_pure: bool = False  # cannot change what it reads: may share it with others of the call
+    is_tame: bool = False  # cannot change anything but what it reads: may run in a shared isolate
     awaits: bool = True
     thens: bool = False  # uses .then(): functions return promises
     truth: bool = False  # only whether its value is truthy
@@ -138,11 +143,18 @@ class Helper:
             self.kill()
             raise EngineLost("the helper process for expressions does not start") from exc
 
-    def call(self, header: str, texts: Sequence[bytes], *, heap_mb: int, limit_s: float) -> str:
-        """Evaluate; the harness' answer. Raises LimitExceeded, EngineLost: after both, unless `is_alive`, it is gone."""
+    def call(
+        self, header: str, texts: Sequence[bytes], *, is_shared: bool, heap_mb: int, limit_s: float
+    ) -> str:
+        """Evaluate; the harness' answer. Raises LimitExceeded, EngineLost: after both it is gone."""
         deadline = time.monotonic() + limit_s
         about = json.dumps(
-            {"header": header, "sizes": [len(text) for text in texts], "heap_mb": heap_mb}
+            {
+                "header": header,
+                "is_shared": is_shared,
+                "sizes": [len(text) for text in texts],
+                "heap_mb": heap_mb,
+            }
         ).encode()
         try:
             self._channel.settimeout(max(limit_s, 0.001))
@@ -158,11 +170,12 @@ class Helper:
             if was_killed:
                 raise EngineLost("stopped") from None
             raise LimitExceeded("needs too much memory") from None
+        if kind == b"A":
+            return text.decode()
+        self.kill()
         if kind == b"M":
             raise LimitExceeded("needs too much memory")
-        if kind == b"E":
-            raise EngineLost(text.decode(errors="replace"))
-        return text.decode()
+        raise EngineLost(text.decode(errors="replace"))
 
     def _receive(self, deadline: float) -> tuple[bytes, bytes]:
         kind, length = struct.unpack("!cQ", self._read(9, deadline))
@@ -182,6 +195,11 @@ class Helper:
     @property
     def is_alive(self) -> bool:
         return not self._is_killed and self._process.poll() is None
+
+    @property
+    def is_bloated(self) -> bool:
+        """Whether big inputs left it with more memory than it should keep."""
+        return psutil.Process(self.pid).memory_info().rss > MAX_IDLE_MB << 20
 
     def kill(self) -> None:
         """End it, whatever it does. Safe from any thread, and more than once."""
@@ -205,6 +223,7 @@ class Helper:
 class _Task:
     header: str
     texts: list[bytes]
+    is_shared: bool
     heap_mb: int
     limit_s: float
     future: "Future[str]" = field(default_factory=Future)
@@ -265,7 +284,8 @@ class Engine:
         header, texts = _request(programs, values)
         heap_mb = self.heap_mb + sum(map(len, texts)) * 10 // (1 << 20)
         limit_s = self.time_limit_s if limit_s is None else limit_s
-        task = _Task(header, texts, heap_mb, limit_s)
+        is_shared = all(program.is_tame for program in programs)
+        task = _Task(header, texts, is_shared, heap_mb, limit_s)
         self._submit(task)
         try:
             text = await asyncio.wrap_future(task.future)
@@ -370,11 +390,15 @@ class _Lane(threading.Thread):
         if not task.future.set_running_or_notify_cancel():
             return
         try:
-            text = helper.call(task.header, task.texts, heap_mb=task.heap_mb, limit_s=task.limit_s)
+            text = helper.call(
+                task.header, task.texts, is_shared=task.is_shared, heap_mb=task.heap_mb, limit_s=task.limit_s
+            )
         except Exception as exc:
             task.future.set_exception(exc)
         else:
             task.future.set_result(text)
+            if sum(map(len, task.texts)) + len(text) > BIG_CALL and helper.is_bloated:
+                helper.kill()
 
 
 def _request(programs: Sequence[Program], values: Values) -> tuple[str, list[bytes]]:
@@ -391,6 +415,7 @@ def _request(programs: Sequence[Program], values: Values) -> tuple[str, list[byt
         "results": numbered(values.results),
         "calls": {kind: numbered(known) for kind, known in values.calls.items()},
         "maxLength": MAX_VALUE_CHARS,
+        "isOnly": not all(program.is_tame for program in programs),  # the isolate serves this call alone
     }
     return json.dumps(header), texts
 
