@@ -56,9 +56,7 @@ def choose_tag(*, workspace_id: str, asked: str | None, language: str, args: dic
     Raises BadRequest: too long, or reserved for other workspaces.
     """
     if asked:
-        tag = _ARGUMENT.sub(
-            lambda match: _argument(args, match[1]), asked.replace("$workspace", workspace_id)
-        )
+        tag = interpolate(asked, workspace_id=workspace_id, args=args)
         if len(tag) > MAX_TAG or "\x00" in tag:
             raise BadRequest(f"tag {tag[:40]!r} is longer than {MAX_TAG} characters")
         if tag:
@@ -66,6 +64,13 @@ def choose_tag(*, workspace_id: str, asked: str | None, language: str, args: dic
             return tag
     tag = "nativets" if language == "bunnative" else language
     return f"{tag}-{workspace_id}" if has_own_default_tags(workspace_id) else tag
+
+
+def interpolate(text: str, *, workspace_id: str, args: dict[str, Any]) -> str:
+    """`$workspace` and `$args[a.b]` in a tag or a concurrency key, replaced."""
+    return _ARGUMENT.sub(
+        lambda match: _argument(args, match[1]), text.replace("$workspace", workspace_id)
+    )
 
 
 def has_own_default_tags(workspace_id: str) -> bool:
@@ -108,6 +113,11 @@ def _require_available(tag: str, workspace_id: str) -> None:
             raise BadRequest(
                 f"tag {tag} is not available in workspace {workspace_id}; a superadmin decides where it is"
             )
+
+
+def settings_are_known() -> bool:
+    """Whether `choose_tag` answers without a query at this moment."""
+    return time.monotonic() - _cached[0] < _SETTINGS_AGE_S and not settings.TESTING
 
 
 def _argument(args: dict[str, Any], path: str) -> str:

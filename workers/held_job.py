@@ -5,6 +5,7 @@ import enum
 import time
 from dataclasses import dataclass, field
 
+from jobs.models import FLOW_KINDS
 from jobs.queue import Claim
 from workers.job_queue import CancelRequest, Lease
 from workers.logs import JobLog
@@ -30,6 +31,8 @@ class HeldJob:
     is_recording: bool = False  # its outcome is on the way to the database: the lease ends there
     stop: Stop | None = None
     cancel_request: CancelRequest | None = None
+    # When (monotonic time) its slot began with the flow that it is part of, or with it.
+    streak_began: float = field(default_factory=time.monotonic)
     counts_as_restart: bool = False  # when put back: the machinery died under it
     mem_peak_kb: int | None = None
 
@@ -46,6 +49,8 @@ class HeldJob:
         """Stop the execution, if it still runs. The first reason stands, but a lost lease outranks all."""
         if self.is_recording or (self.stop is not None and reason is not Stop.LOST):
             return
+        if self.claim.kind in FLOW_KINDS and reason is Stop.CANCELED:
+            return  # the flow itself notices, and ends once its steps have
         was_stopped, self.stop = self.stop is not None, reason
         self.cancel_request = request
         if self.is_executing and not was_stopped and self.task is not None:

@@ -1,11 +1,14 @@
 """What a worker needs of the queue. PostgreSQL is one implementation (pg_queue); another may speak HTTP."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from jobs.queue import Claim, Completion, JobRequest
+
+if TYPE_CHECKING:
+    from workers.pg_flows import PgFlowStore
 
 Lease = tuple[UUID, int]  # (job id, attempt): the fencing pair that every write names
 
@@ -85,6 +88,10 @@ class JobQueue(Protocol):
     def hears_wakeups(self) -> bool:
         """Whether `on_work` and `on_cancel` are called at present; if not, the worker polls faster."""
 
+    @property
+    def flow_store(self) -> "PgFlowStore":
+        """Where flows are read and advanced."""
+
     async def open(self) -> None:
         """Connect. Raises QueueAway when that is not possible yet."""
 
@@ -108,6 +115,18 @@ class JobQueue(Protocol):
 
     async def complete(self, completions: Sequence[Completion]) -> set[UUID]:
         """Record outcomes, each once, however long the queue is away. The others' leases were lost."""
+
+    async def complete_step(self, completion: Completion, *, flow_id: UUID) -> bool:
+        """Record the outcome of a flow's step and have the flow looked at, when it could not be advanced at once."""
+
+    async def was_recorded(self, job_id: UUID) -> bool:
+        """Whether this worker has recorded the end of a job: asked when the answer to a write was lost."""
+
+    async def tell_watchers(self, job_ids: Iterable[UUID]) -> None:
+        """Tell whoever watches these jobs to look. A hint."""
+
+    async def wake_workers(self, tags: Iterable[str]) -> None:
+        """Tell idle workers of these tags to look. A hint."""
 
     async def release(self, lease: Lease, *, count_restart: bool) -> bool:
         """Put a job back into the queue. False: its lease was lost."""

@@ -20,6 +20,7 @@ from jobs.models import JobStatus
 from jobs.queue import Claim, Completion, JobRequest, completion_parameters, push_parameters
 from workers import failures
 from workers.job_queue import CancelRequest, GroupConfig, Lease, LogPiece, QueueAway, WorkerReport
+from workers.pg_flows import PgFlowStore
 from workers.pg_lane import Lane
 
 logger = logging.getLogger(__name__)
@@ -36,6 +37,9 @@ class PgJobQueue:
         pooled = pg.is_pooled()
         self._work = Lane(name="work", url=settings.DATABASE_URL, pooled=pooled)
         self._side = Lane(name="side", url=settings.DATABASE_URL, pooled=pooled)
+        # Flows are read here, so that nothing waits for them and they for nothing; opened when the first one comes.
+        self._flows = Lane(name="flows", url=settings.DATABASE_URL, pooled=pooled)
+        self.flow_store = PgFlowStore(work=self._work, side=self._flows)
         self._listener = Listener(channels=(wakeups.QUEUE_CHANNEL, wakeups.CANCEL_CHANNEL))
         self._log_ends: dict[
             UUID, int
@@ -48,7 +52,7 @@ class PgJobQueue:
     @property
     def statement_count(self) -> int:
         """Statements run so far, all lanes together."""
-        return self._work.statement_count + self._side.statement_count
+        return self._work.statement_count + self._side.statement_count + self._flows.statement_count
 
     async def open(self) -> None:
         await self._listener.start()
@@ -58,6 +62,7 @@ class PgJobQueue:
         await self._listener.close()
         await self._work.close()
         await self._side.close()
+        await self._flows.close()
 
     async def claim(self, *, tags: Sequence[str], limit: int) -> list[Claim]:
         rows = await self._work.fetch(
@@ -105,7 +110,7 @@ class PgJobQueue:
                 self._log_ends.update(ends)
                 appended.update(lease for lease in waiting if lease[0] in ends)
                 break
-        await self._tell_watchers(lease[0] for lease in appended)
+        await self.tell_watchers(lease[0] for lease in appended)
         return appended
 
     async def _append_logs(self, pieces: Iterable[LogPiece]) -> dict[UUID, int]:
@@ -149,8 +154,27 @@ class PgJobQueue:
             result = failures.as_result("ResultNotStorable", message)
             failure = replace(completions[0], status=JobStatus.FAILURE, result=result, labels=None)
             recorded = await self._complete([failure])
-        await self._tell_watchers(recorded)
+        await self.tell_watchers(recorded)
         return recorded
+
+    async def complete_step(self, completion: Completion, *, flow_id: UUID) -> bool:
+        recorded = completion.id in await self._complete([completion])
+        await self.wake_flow(flow_id)
+        await self.tell_watchers([completion.id])
+        return recorded
+
+    async def wake_flow(self, flow_id: UUID) -> None:
+        while True:
+            with contextlib.suppress(QueueAway):  # twice does no harm
+                rows = await self._work.fetch(sql.load("wake_flow"), {"ids": [flow_id]})
+                await self.wake_workers({row[1] for row in rows})
+                return
+
+    async def was_recorded(self, job_id: UUID) -> bool:
+        while True:
+            with contextlib.suppress(QueueAway):
+                parameters = {"ids": [job_id], "worker": self._worker}
+                return bool(await self._work.fetch(sql.load("find_completed"), parameters))
 
     async def _complete(self, completions: Sequence[Completion]) -> set[UUID]:
         recorded: set[UUID] = set()
@@ -182,14 +206,14 @@ class PgJobQueue:
         rows = await self._work.fetch(
             sql.load("release"), {"id": lease[0], "attempt": lease[1], "count_restart": count_restart}
         )
-        await self._wake_others({row[1] for row in rows})
+        await self.wake_workers({row[1] for row in rows})
         return bool(rows)
 
     async def release_all_but(self, held: Sequence[Lease]) -> int:
         rows = await self._work.fetch(
             sql.load("release_unknown"), {"worker": self._worker, "ids": [lease[0] for lease in held]}
         )
-        await self._wake_others({row[1] for row in rows})
+        await self.wake_workers({row[1] for row in rows})
         return len(rows)
 
     def on_work(self, callback: Callable[[str | None], None]) -> Callable[[], None]:
@@ -214,11 +238,11 @@ class PgJobQueue:
     async def leave(self) -> None:
         await self._side.fetch(_LEAVE, {"worker": self._worker})
 
-    async def _tell_watchers(self, job_ids: Iterable[UUID]) -> None:
+    async def tell_watchers(self, job_ids: Iterable[UUID]) -> None:
         for payload in wakeups.id_payloads(job_ids):
             await self._hint(wakeups.JOB_CHANNEL, payload)
 
-    async def _wake_others(self, tags: Iterable[str]) -> None:
+    async def wake_workers(self, tags: Iterable[str]) -> None:
         for tag in tags:
             await self._hint(wakeups.QUEUE_CHANNEL, tag)
 

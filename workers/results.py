@@ -1,7 +1,7 @@
 """From what a run answers to what is recorded: limits and conventions of results (reference/queue.md section 10)."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.models import JobStatus
@@ -57,3 +57,16 @@ def _labels(value: Any) -> list[str] | None:
         return None
     labels = [label[:_MAX_LABEL_CHARS] for label in value if isinstance(label, str) and label]
     return labels[:_MAX_LABELS] or None
+
+
+def with_step(recorded: Recorded, step_id: str) -> Recorded:
+    """The failure of a flow's step: its error says which step it was."""
+    try:
+        value = json.loads(recorded.result)
+    except ValueError:
+        return recorded
+    error = value.get("error") if isinstance(value, dict) else None
+    if not isinstance(error, dict) or error.get("step_id"):
+        return recorded
+    error["step_id"] = step_id
+    return replace(recorded, result=json.dumps(value, ensure_ascii=False))

@@ -15,10 +15,12 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
 
-from jobs.models import JobKind, JobStatus
+from jobs.flows.store import LeaseOver
+from jobs.models import FLOW_KINDS, JobKind, JobStatus
 from jobs.queue import Claim, Completion, JobRequest, canceled_error
 from workers import arguments, failures, host, init_script, results
 from workers.environment import EnvironmentSource
+from workers.flows import FlowWorker
 from workers.group_commit import GroupCommit
 from workers.held_job import HeldJob, Stop
 from workers.job_queue import CancelRequest, JobQueue, Lease, QueueAway, WorkerReport
@@ -35,6 +37,7 @@ IDLE_POLL_S = 1.0  # while notifications arrive: finds jobs that became due, and
 PING_S = 5.0
 RECORD_LIMIT_S = 30.0  # how long a leaving worker waits for a database that is away
 _AWAY_RETRY_S = 0.5
+_LONGEST_TIMER_S = 3600.0  # beyond, polling finds it soon enough
 _COMPLETION_BATCH_CHARS = 16 * 1024 * 1024
 _COMPLETION_BATCH = 500
 
@@ -90,6 +93,16 @@ class Worker:
         self._last_claim: Claim | None = None
         self._occupancy = Occupancy(slots=options.slots, now=time.monotonic())
         self._logs = LogWriter(queue.append_logs, max_job_chars=options.max_log_size_mb * 1024 * 1024)
+        self._flows = FlowWorker(
+            queue.flow_store,
+            worker=options.name,
+            tags=options.tags,
+            languages=runner.languages,
+            tell_watchers=queue.tell_watchers,
+            wake_workers=queue.wake_workers,
+            look_again_in=self._look_again_in,
+        )
+        self._lost_answers = 0
         self._completions = GroupCommit(
             self._complete,
             weight=lambda completion: len(completion.result),
@@ -123,6 +136,7 @@ class Worker:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
             await self._runner.close()
+            await self._flows.close()
             await self._queue.close()
 
     def drain(self) -> None:
@@ -273,7 +287,9 @@ class Worker:
             was_hinted = self._work_hint.is_set()
             self._work_hint.clear()
             try:
-                if may_hold_unknown_jobs:
+                if may_hold_unknown_jobs or self._queue.flow_store.lost_answers > self._lost_answers:
+                    self._lost_answers = self._queue.flow_store.lost_answers
+                    may_hold_unknown_jobs = True
                     await self._queue.release_all_but(list(self._held))
                     may_hold_unknown_jobs = False
                 claims = await self._queue.claim(tags=self.options.tags, limit=free)
@@ -302,10 +318,12 @@ class Worker:
 
     # --- one job -----------------------------------------------------------------------------------------------
 
-    def _start(self, claim: Claim) -> None:
+    def _start(self, claim: Claim, *, streak_began: float | None = None) -> None:
         logger.info("claimed job=%s tag=%s attempt=%s", claim.id, claim.tag, claim.attempt)
         self._last_claim = claim
         held = self._hold(claim)
+        if streak_began is not None:
+            held.streak_began = streak_began
         held.task = asyncio.create_task(self._run_job(held), name=f"job {claim.id}")
 
     def _hold(self, claim: Claim) -> HeldJob:
@@ -315,21 +333,82 @@ class Worker:
         self._occupancy.started(held.started_at)
         return held
 
-    def _let_go(self, held: HeldJob) -> None:
+    def _let_go(self, held: HeldJob, *, next_claim: Claim | None = None) -> None:
+        """The slot is free, or goes on with the next step of a flow."""
         del self._held[held.lease]
         self._occupancy.finished(time.monotonic())
         self.jobs_executed += 1
-        self._slot_freed.set()
+        if next_claim is not None:
+            self._start(next_claim, streak_began=held.streak_began)
+        else:
+            self._slot_freed.set()
+
+    def _look_again_in(self, seconds: float) -> None:
+        """Claim in so many seconds: something becomes due that the polls in between would find late."""
+        if seconds < _LONGEST_TIMER_S:
+            asyncio.get_running_loop().call_later(seconds, self._work_hint.set)
 
     async def _run_job(self, held: HeldJob) -> None:
+        next_claim = None
         try:
-            outcome = await self._execute(held)
-            await self._record(held, outcome)
+            if held.claim.kind in FLOW_KINDS:
+                next_claim = await self._advance_flow(held)
+            else:
+                outcome = await self._execute(held)
+                next_claim = await self._record(held, outcome)
         except Exception:
             logger.exception("recording job=%s failed; its lease will run out", held.claim.id)
         finally:
             held.log.abandon()
-            self._let_go(held)
+            self._let_go(held, next_claim=next_claim)
+
+    # --- flows -------------------------------------------------------------------------------------------------
+
+    async def _advance_flow(self, held: HeldJob) -> Claim | None:
+        """Look at a flow; nothing of it stays in this slot but, perhaps, its next step."""
+        claim = held.claim
+        held.is_recording = True  # what comes of it is fenced by the flow's version
+        try:
+            return await self._flows.flow_claimed(claim, streak=self._streak(held))
+        except LeaseOver:
+            logger.warning("lost the lease of flow=%s attempt=%s", *held.lease)
+            return None
+        except Exception:
+            logger.exception("advancing flow=%s failed inside the worker", claim.id)
+            failed = self._internal_error()
+            completion = Completion(*held.lease, failed.status, failed.result)
+            if claim.parent_job is not None and claim.flow_step_id is not None:
+                await self._queue.complete_step(completion, flow_id=claim.parent_job)
+            else:
+                await self._queue.complete([completion])
+            return None
+
+    async def _record_step(self, held: HeldJob, completion: Completion) -> Claim | None:
+        """Record the end of a flow's step; the flow goes on in the same transaction."""
+        claim = held.claim
+        assert claim.parent_job is not None
+        try:
+            next_claim = await self._flows.step_ended(claim, completion, streak=self._streak(held))
+            logger.info("completed job=%s status=%s", claim.id, completion.status)
+            return next_claim
+        except LeaseOver:
+            if not await self._queue.was_recorded(claim.id):
+                logger.warning("lost the lease of job=%s attempt=%s; its result was dropped", *held.lease)
+            return None
+        except Exception:
+            logger.exception("advancing flow=%s after job=%s failed", claim.parent_job, claim.id)
+            await self._queue.complete_step(completion, flow_id=claim.parent_job)
+            return None
+
+    def _streak(self, held: HeldJob) -> float:
+        return float("-inf") if self._draining.is_set() else held.streak_began
+
+    def _internal_error(self) -> results.Recorded:
+        return results.failed_with(
+            "InternalErr",
+            "The worker failed to run this job, through no fault of its code; "
+            f"see the log of worker {self.options.name}.",
+        )
 
     async def _execute(self, held: HeldJob) -> results.Recorded | None:
         """The outcome to record; None when there is none because the execution was stopped."""
@@ -354,11 +433,7 @@ class Worker:
             )
         except Exception:
             logger.exception("running job=%s failed inside the worker", held.claim.id)
-            return results.failed_with(
-                "InternalErr",
-                "The worker failed to run this job, through no fault of its code; "
-                f"see the log of worker {self.options.name}.",
-            )
+            return self._internal_error()
         finally:
             held.is_executing = False
 
@@ -417,27 +492,35 @@ class Worker:
             expires_in_s=min(self.options.token_expiry_s, timeout_s + 60),
         )
 
-    async def _record(self, held: HeldJob, outcome: results.Recorded | None) -> None:
+    async def _record(self, held: HeldJob, outcome: results.Recorded | None) -> Claim | None:
+        """Record what came of a job; answers the job that the slot goes on with, when it was a step of a flow."""
         if held.stop is Stop.RELEASED:
             await self._release(held)
-            return
+            return None
         if held.stop is None or held.stop is Stop.CANCELED:
             await held.log.finish()
         if held.stop is Stop.LOST:
-            return
+            return None
         if held.stop is Stop.CANCELED and held.cancel_request is not None:
             request = held.cancel_request
             error = canceled_error(username=request.canceled_by, reason=request.reason)
             outcome = results.Recorded(JobStatus.CANCELED, failures.error_as_result(error))
         if outcome is None:
-            return
+            return None
         held.is_recording = True
+        claim = held.claim
+        is_step = claim.flow_step_id is not None and claim.parent_job is not None
+        if is_step and outcome.status != JobStatus.SUCCESS:
+            outcome = results.with_step(outcome, claim.flow_step_id or "")
         completion = Completion(*held.lease, outcome.status, outcome.result, held.mem_peak_kb, outcome.labels)
+        if is_step:
+            return await self._record_step(held, completion)
         recorded = await self._completions.submit(completion)
         if recorded:
             logger.info("completed job=%s status=%s", held.claim.id, outcome.status)
         else:
             logger.warning("lost the lease of job=%s attempt=%s; its result was dropped", *held.lease)
+        return None
 
     async def _complete(self, completions: Sequence[Completion]) -> Sequence[bool]:
         recorded = await self._queue.complete(completions)

@@ -96,7 +96,9 @@ class _Machine:
         self.flow = flow
         self.state = state
         self.effects = effects
-        self._go_on = False  # begin the module at state.step (a loop, not a recursion: skipped steps may be many)
+        self._go_on = (
+            False  # begin the module at state.step (a loop, not a recursion: skipped steps may be many)
+        )
 
     def handle(self, event: Event) -> Steps:
         if self.flow.canceled is not None:
@@ -247,7 +249,9 @@ class _Machine:
         if module.sleep is not None and state.step < len(self.flow.modules):
             seconds = yield Value(module.sleep, Names(previous=ref), f"step {module.id}, sleep")
             if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float)):
-                raise StepFailed(f"step {module.id}, sleep: expected a number of seconds, found {_short(seconds)}")
+                raise StepFailed(
+                    f"step {module.id}, sleep: expected a number of seconds, found {_short(seconds)}"
+                )
             if seconds is not None and seconds > 0:
                 state.asleep_until = self.flow.now + min(seconds, MAX_SLEEP_S)
                 self._do(Sleep(state.asleep_until))
@@ -350,9 +354,7 @@ class _Machine:
         state.failed = ref
         failed_id = state.module.id if state.module is not None else None
         state.module = Progress(id=FAILURE, parent_module=failed_id)
-        names = Names(
-            previous=ref, refs={"error": {"error": ref}}, values={"flow_job_id": str(self.flow.id)}
-        )
+        names = Names(previous=ref, refs={"error": {"error": ref}}, values={"flow_job_id": str(self.flow.id)})
         try:
             yield from self._start_leaf(handler, names)
         except StepFailed as exc:
@@ -396,9 +398,7 @@ class _Machine:
             yield from self._module_failed(job_ref(job_id), str(job_id), may_retry=False)
 
     def _start(self, module: FlowModule, names: Names) -> Steps:
-        if module.skip_if is not None and (
-            yield Truth(module.skip_if, names, f"step {module.id}, skip_if")
-        ):
+        if module.skip_if is not None and (yield Truth(module.skip_if, names, f"step {module.id}, skip_if")):
             yield from self._instantly(self.state.previous or args_ref(self.flow.id), is_skipped=True)
             return
         if module.mock is not None:
@@ -501,7 +501,9 @@ class _Machine:
         answer: ApprovalEvents = yield Approvals((state.previous_job, str(self.flow.id)))
         approved = [event for event in answer.events if event.approved]
         denied = next((event for event in answer.events if not event.approved), None)
-        waiting = state.module if state.module is not None and state.module.type == "WaitingForEvents" else None
+        waiting = (
+            state.module if state.module is not None and state.module.type == "WaitingForEvents" else None
+        )
         error = None
         if denied is not None:
             error = _error("SuspendedDisapproved", f"Disapproved by {denied.approver or 'unknown'}")
@@ -573,7 +575,8 @@ class _Machine:
         items = yield Value(loop.iterator, names, f"step {module.id}, iterator")
         if not isinstance(items, list):
             raise StepFailed(
-                f"Expected an array value in the iterator expression, found: {_short(items)}", name="ExecutionErr"
+                f"Expected an array value in the iterator expression, found: {_short(items)}",
+                name="ExecutionErr",
             )
         if not items or not loop.modules:
             yield from self._nothing_to_run(value_ref([]))
@@ -660,7 +663,11 @@ class _Machine:
                 if (yield from self._account(n, self._progress.job, is_success=ended)):
                     return
         assert children.length is not None
-        room = children.length if children.at_once is None else children.at_once - (children.started - children.done)
+        room = (
+            children.length
+            if children.at_once is None
+            else children.at_once - (children.started - children.done)
+        )
         count = 0
         while children.started < children.length and room > 0 and count < CHUNK:
             n = children.started
@@ -689,9 +696,7 @@ class _Machine:
         children.started += 1
         self._progress.job = str(job_id)
         body = self._body(None if is_loop else n)
-        names = (
-            Names(iteration=(module.id, n)) if is_loop else Names(previous=self.state.previous)
-        )
+        names = Names(iteration=(module.id, n)) if is_loop else Names(previous=self.state.previous)
         only = _only_plain_step(body)
         if not body:  # an empty branch passes on what came before
             previous = self.state.previous or args_ref(self.flow.id)
@@ -730,12 +735,12 @@ class _Machine:
         return None
 
     def _iteration_ended(self, event: ChildEnded, children: Children) -> Steps:
-        try:
-            _, n = yield IterationJob(self._module.id, job_id=event.job_id)
-        except LookupError:
-            return
         is_success = event.status in ("success", "skipped")
         if children.parallel:
+            try:
+                _, n = yield IterationJob(self._module.id, job_id=event.job_id)
+            except LookupError:
+                return
             self._count_end(n, is_success=is_success)
             if children.done == children.length:
                 yield from self._all_ended()
@@ -745,7 +750,7 @@ class _Machine:
         if str(event.job_id) != self._progress.job:
             return
         is_over = yield from self._account(
-            n,
+            children.started - 1,
             str(event.job_id),
             is_success=is_success,
             is_canceled=event.status == "canceled",
