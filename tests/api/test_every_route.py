@@ -18,6 +18,7 @@ class Who(enum.Enum):
     """Who gets through."""
 
     PUBLIC = "anybody, signed in or not"
+    LINK = "whoever holds a signed link"
     ACCOUNT = "every account, about itself"
     CONFINED = "every account and every token confined to a workspace, about itself"
     SUPERADMIN = "superadmins"
@@ -211,6 +212,19 @@ ROUTES: dict[str, Who] = {
     W + "jobs_u/queue/force_cancel/<id>": Who.WRITER,
     W + "job_metrics/set_progress/<id>": Who.WRITER,
     W + "job_metrics/get_progress/<id>": Who.READER,
+    # approvals
+    W + "jobs/resume_urls/<id>/<resume_id>": Who.READER,
+    W + "jobs/job_signature/<id>/<resume_id>": Who.READER,
+    W + "jobs/flow/resume/<id>": Who.WRITER,
+    W + "jobs/flow/user_states/<id>/<key>": Who.READER,
+    W + "jobs/slack_approval/<id>": Who.READER,
+    W + "jobs/teams_approval/<id>": Who.READER,
+    W + "jobs/wac_approval_urls/<id>/<step_key>": Who.READER,
+    W + "jobs_u/resume/<id>/<resume_id>/<signature>": Who.LINK,
+    W + "jobs_u/cancel/<id>/<resume_id>/<signature>": Who.LINK,
+    W + "jobs_u/get_flow/<id>/<resume_id>/<signature>": Who.LINK,
+    W + "jobs_u/flow/resume_suspended/<id>": Who.WRITER,
+    W + "jobs_u/flow/approval_info/<id>": Who.READER,
     # workers
     "workers/list": Who.ACCOUNT,
     "workers/queue_counts": Who.ACCOUNT,
@@ -223,7 +237,9 @@ ROUTES: dict[str, Who] = {
     "jobs/completed/count_by_tag": Who.SUPERADMIN,
 }
 # Two methods at one address, for different people.
-BY_METHOD: dict[tuple[str, str], Who] = {}
+BY_METHOD: dict[tuple[str, str], Who] = {
+    ("POST", W + "jobs/flow/user_states/<id>/<key>"): Who.WRITER,
+}
 
 # What the parameters of an address stand for: things of alice's, in her workspace.
 PARAMETERS = {
@@ -239,6 +255,9 @@ PARAMETERS = {
     "hash": "00000000000000aa",
     "version": "7700",
     "scheduled_for": "1700000000000",
+    "resume_id": "1",
+    "signature": "0" * 64,
+    "step_key": "approval",
 }
 SPECIAL = {
     "folders": {"name": "private"},
@@ -382,7 +401,9 @@ def unchanged_here(world: World, unchanged: Any) -> Any:
 
 def test_signed_out_nobody_gets_past_the_public_routes(world: World, unchanged_here: Any) -> None:
     for method, route in API:
-        if who_may(method, route) is Who.PUBLIC:
+        if who_may(method, route) is Who.LINK:
+            refused({403}, world, None, method, route, unchanged_here)
+        elif who_may(method, route) is Who.PUBLIC:
             assert world.call(None, method, address(route), {}).status_code < 500, route
         else:
             # Jobs started without an account can be followed without one; others do not exist for strangers.
@@ -392,7 +413,9 @@ def test_signed_out_nobody_gets_past_the_public_routes(world: World, unchanged_h
 
 def test_an_outsider_sees_no_workspace_but_their_own(world: World, unchanged_here: Any) -> None:
     for method, route in API:
-        if route.startswith(W):
+        if who_may(method, route) is Who.LINK:
+            refused({403}, world, "olga", method, route, unchanged_here)
+        elif route.startswith(W):
             refused({404}, world, "olga", method, route, unchanged_here)
         elif who_may(method, route) is Who.SUPERADMIN:
             refused({403}, world, "olga", method, route, unchanged_here)
@@ -429,6 +452,7 @@ DENIED_TO_DEVELOPERS = {
     Who.ADMIN: {403},
     Who.READER: {404},
     Who.RUNNER: {404},
+    Who.LINK: {403},
     Who.WRITER: {403, 404},
 }
 DENIED_TO_OPERATORS = {**DENIED_TO_DEVELOPERS, Who.DEVELOPER: {403}}
@@ -449,7 +473,15 @@ def test_members_without_rights_reach_only_what_is_theirs(
 
 
 # Addresses whose subject this world does not have, or whose answer depends on more than rights.
-NOT_THERE = {W + "audit/get/<id>", W + "jobs/queue/explain/<id>"}
+NOT_THERE = {
+    W + "jobs/flow/user_states/<id>/<key>",
+    W + "jobs/slack_approval/<id>",
+    W + "jobs/teams_approval/<id>",
+    W + "jobs/wac_approval_urls/<id>/<step_key>",
+    W + "jobs_u/flow/approval_info/<id>",
+    W + "audit/get/<id>",
+    W + "jobs/queue/explain/<id>",
+}
 
 
 def test_the_owner_gets_through(world: World) -> None:
