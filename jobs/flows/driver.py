@@ -18,7 +18,7 @@ import orjson
 from jobs.flows import machine
 from jobs.flows.expressions import ExpressionFailed, evaluate_bool, evaluate_inputs, evaluate_transform
 from jobs.flows.machine import Flow
-from jobs.flows.naming import RunScope
+from jobs.flows.naming import RunScope, error_of
 from jobs.flows.protocol import (
     Again,
     Approvals,
@@ -133,7 +133,7 @@ class FlowDriver:
             return run.advanced(applied)
         raise FlowChanged(f"job {lease[0]}: others kept advancing its flow")
 
-    # --- what is known of flows ------------------------------------------------------------------------------------------
+    # --- what is known of flows -----------------------------------------------------------------------------------
 
     async def _open(self, transaction: Transaction, flow_id: UUID, *, fresh: bool = False) -> OpenFlow | None:
         """The flow, opened for change in this transaction; None when it has ended."""
@@ -417,7 +417,7 @@ class _Run:
         )
         self._events.append((flow.job.id, ChildEnded(job_id=effect.job_id, status="failure")))
 
-    # --- values -----------------------------------------------------------------------------------------------------------
+    # --- values ---------------------------------------------------------------------------------------------------
 
     async def args(self, flow: OpenFlow) -> dict[str, Any]:
         """flow_input of a flow."""

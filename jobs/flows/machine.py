@@ -122,10 +122,10 @@ class _Machine:
         if not state.begun:
             state.begun = True
             value = self.flow.value
-            if not self.flow.is_body and value.skip_expr is not None:
-                if (yield Truth(value.skip_expr, Names(), "skip_expr")):
-                    self._finish("skipped", value_ref("stopped early"))
-                    return
+            is_skippable = not self.flow.is_body and value.skip_expr is not None
+            if is_skippable and (yield Truth(value.skip_expr or "", Names(), "skip_expr")):
+                self._finish("skipped", value_ref("stopped early"))
+                return
             if state.step < 0:
                 yield from self._start_preprocessor()
                 return
@@ -197,9 +197,9 @@ class _Machine:
         job, ref = str(event.job_id), job_ref(event.job_id)
         is_success = event.status in ("success", "skipped")
         is_canceled = event.status == "canceled"
-        if not is_success and progress.id in (FAILURE, PREPROCESSOR):
-            if (yield from self._retry(ref, job, is_canceled=is_canceled)):
-                return
+        is_beside = progress.id in (FAILURE, PREPROCESSOR)
+        if not is_success and is_beside and (yield from self._retry(ref, job, is_canceled=is_canceled)):
+            return
         if progress.id == FAILURE:
             yield from self._failure_handled(ref, job, is_success)
         elif progress.id == PREPROCESSOR:
@@ -238,10 +238,10 @@ class _Machine:
                 module_id=module.id, status=self._status("Success", job, is_skipped=is_skipped), result=ref
             )
         )
-        if stop is not None and names is not None:
-            if (yield Truth(stop.expr, names, f"step {module.id}, stop_after_if")):
-                yield from self._stop(stop, ref, job)
-                return
+        wants_stop = stop is not None and names is not None
+        if wants_stop and (yield Truth(stop.expr, names, f"step {module.id}, stop_after_if")):
+            yield from self._stop(stop, ref, job)
+            return
         self._leave_module(ref, None if is_skipped else job)
         if stopped is not None:
             self._stop_here(ref, is_skipped=bool(stopped.get("skip")))

@@ -167,7 +167,7 @@ class StepJobs:
         waits = effect.side_by_side and (self._taken is not None or not self._may_take)
         return self._place_flow(row, opened, args, 0.0, waits=waits)
 
-    # --- parts ------------------------------------------------------------------------------------------------------------
+    # --- parts ----------------------------------------------------------------------------------------------------
 
     def _row(self, flow: OpenFlow, job_id: UUID, *, kind: str, step_id: str, n: int | None) -> dict[str, Any]:
         job = flow.job
