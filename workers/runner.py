@@ -22,6 +22,7 @@ class RunRequest:
     timeout_s: float
     log: JobLog
     report_memory: Callable[[int], None]  # call with the peak in kB, now and then
+    share: str | None = None  # jobs with the same name here have the folder ./shared in common
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,9 @@ class Runner(Protocol):
 
     async def close(self) -> None:
         """Stop whatever was started."""
+
+    def drop_share(self, name: str) -> None:
+        """Forget the folder of jobs with this `share`. None of them runs any more."""
 
     async def run(self, request: RunRequest) -> RunOutcome:
         """Run one job. Cancelling this call kills all of the job's processes before it returns.

@@ -12,7 +12,7 @@ from workers.failures import error_as_result
 from workers.logs import JobLog
 from workers.runner import RunnerLost, RunOutcome, RunRequest
 from workers.runtimes import Execution, ExecutionFailed, Executor, Limits, SandboxUnavailable, executors
-from workers.sandbox import JobHost
+from workers.sandbox import JobHost, SharedFolderLost
 
 # What an executor needs on the host besides the interpreter of the worker itself.
 _PROGRAMS = {Language.BASH: "bash"}
@@ -59,6 +59,10 @@ class SandboxRunner:
         await self._host.close()
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
+    def drop_share(self, name: str) -> None:
+        """See workers.runner.Runner.drop_share."""
+        self._host.drop_share(name)
+
     async def run(self, request: RunRequest) -> RunOutcome:
         """See workers.runner.Runner.run."""
         name, note = self.isolation
@@ -71,6 +75,9 @@ class SandboxRunner:
         except ExecutionFailed as failed:
             error = error_as_result(failed.error)
             return RunOutcome(False, error, failed.mem_peak_kb or None, failed.preprocessed_args_json)
+        except SharedFolderLost as exc:
+            # Started again it would find an empty folder: what earlier steps left there is gone.
+            return RunOutcome(False, error_as_result({"name": "SharedFolderLost", "message": str(exc)}))
         except SandboxUnavailable as exc:
             raise RunnerLost(str(exc)) from exc
         return RunOutcome(
@@ -92,6 +99,7 @@ class SandboxRunner:
             entrypoint=claim.script_entrypoint_override or "main",
             preprocess=bool(claim.has_preprocessor),
             arg_order=positional_order(code) if claim.language == Language.BASH else None,
+            share=request.share,
             limits=self._limits,
         )
 

@@ -3,7 +3,9 @@
 It is started with an empty environment and reads its configuration, one value of kind "C", from the control socket
 that it inherits. Then it answers (JSON values over the same socket):
 
-    in   {"op": "spawn", "id": n}    make sandbox n
+    in   {"op": "spawn", "id": n}    make sandbox n; with "share": name, one that shares the folder of this name, which
+                                     is made with its first sandbox
+    in   {"op": "drop", "share": name}   let go of that folder
     out  {"op": "ready", "id": n}    + three descriptors: log (pipe, to read), job and guard (sockets)
     in   {"op": "kill", "id": n}     end it with all its processes
     out  {"op": "gone", "id": n}     no process of sandbox n is left
@@ -167,6 +169,7 @@ class ForkServer:
         self._pids: dict[int, int] = {}  # sandbox id by the pid of its guard
         self._uids: dict[int, int] = {}  # uid by sandbox id
         self._free_uids: list[int] = []
+        self._shares: dict[str, int] = {}  # uid of its jobs by name of a shared folder; -1: who we are
         self._own_pid_namespace = -1
         self._view: root_view.RootView | None = None
         self._report: str | None = None
@@ -233,14 +236,15 @@ class ForkServer:
         """Take away what a fork server that was killed left of its jobs."""
         for name in os.listdir(self._base_dir):
             pid, dash, number = name.partition("-")
-            if dash and pid.isdigit() and number.isdigit() and not os.path.exists(f"/proc/{pid}/stat"):
+            is_ours = number.isdigit() or number.startswith("shared-")
+            if dash and pid.isdigit() and is_ours and not os.path.exists(f"/proc/{pid}/stat"):
                 _remove(f"{self._base_dir}/{name}")
 
     def _try_one(self) -> None:
         """Make one sandbox and end it, so that what the kernel refuses is known before the first job."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = self._fork(
-            0, sandboxed.Channels(log=os.open("/dev/null", os.O_WRONLY), job=theirs, guard=theirs)
+            0, sandboxed.Channels(log=os.open("/dev/null", os.O_WRONLY), job=theirs, guard=theirs), share=None
         )
         theirs.close()
         ours.shutdown(socket.SHUT_WR)
@@ -270,19 +274,23 @@ class ForkServer:
                     return
                 request = json.loads(received[1])
                 if request["op"] == "spawn":
-                    self._spawn(request["id"])
+                    self._spawn(request["id"], request.get("share"))
+                elif request["op"] == "drop":
+                    self._drop_share(request["share"])
                 else:
                     self._kill(request["id"])
 
-    def _spawn(self, number: int) -> None:
+    def _spawn(self, number: int, share: str | None) -> None:
         try:
+            if share is not None and share not in self._shares:
+                self._make_share(share)
             log_read, log_write = os.pipe2(os.O_CLOEXEC)
             # A job may open /dev/stderr, which asks for rights on the pipe itself.
             os.fchmod(log_write, 0o666)
             job, job_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             guard, guard_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             channels = sandboxed.Channels(log=log_write, job=job_theirs, guard=guard_theirs)
-            self._pids[self._fork(number, channels)] = number
+            self._pids[self._fork(number, channels, share)] = number
         except OSError as error:
             _say(self._control, {"op": "failed", "id": number, "message": str(error)})
             return
@@ -293,27 +301,72 @@ class ForkServer:
         guard.close()
         os.close(log_read)
 
-    def _fork(self, number: int, channels: sandboxed.Channels) -> int:
+    def _fork(self, number: int, channels: sandboxed.Channels, share: str | None) -> int:
         """Fork the guard of a sandbox, as process 1 of a new pid namespace; closes the log in this process."""
-        uid = gid = -1  # stays who it is: an ordinary user
-        if self._gives_uids:
-            if not self._free_uids:
-                raise OSError("more sandboxes than user ids for them")
-            uid = gid = self._free_uids.pop(0)
+        # Jobs that share a folder run as the same user, so that each may change what another one left there.
+        uid = gid = self._take_uid() if share is None else self._shares[share]
+        if uid != -1:
             self._uids[number] = uid
         folder = None
         if self._view is None:
             folder = self._make_folder(number, uid, gid)
+            if share is not None:
+                os.symlink(self._share_folder(share), f"{folder}/job/shared")
         else:
             linux.unshare(linux.CLONE_NEWPID)
         pid = os.fork()
         if pid == 0:
-            sandboxed.run(channels, view=self._view, folder=folder, uid=uid, gid=gid, network=self._network)
+            sandboxed.run(
+                channels, view=self._view, folder=folder, uid=uid, gid=gid, network=self._network, share=share
+            )
         if self._view is not None:
             # The next unshare is refused unless our children would be born into our own namespace again.
             linux.setns(self._own_pid_namespace, linux.CLONE_NEWPID)
         os.close(channels.log)
         return pid
+
+    def _take_uid(self) -> int:
+        """A user id that nobody uses; -1: jobs stay who we are, an ordinary user. Raises OSError when none is left."""
+        if not self._gives_uids:
+            return -1
+        if not self._free_uids:
+            raise OSError("more sandboxes than user ids for them")
+        return self._free_uids.pop(0)
+
+    def _make_share(self, name: str) -> None:
+        """Make the folder `name` and give it a user. Raises OSError."""
+        if "/" in name or name.startswith("."):
+            raise OSError(f"{name!r} is no name for a shared folder")
+        uid = self._take_uid()
+        try:
+            if self._view is not None:
+                self._view.add_share(name, uid, uid)
+            else:
+                os.mkdir(self._share_folder(name), 0o700)
+                os.chown(self._share_folder(name), uid, uid)
+        except OSError:
+            self._give_back(uid)
+            raise
+        self._shares[name] = uid
+
+    def _drop_share(self, name: str) -> None:
+        uid = self._shares.pop(name, None)
+        if uid is None:
+            return
+        if self._view is None:
+            _remove(self._share_folder(name))
+        else:
+            with contextlib.suppress(OSError):  # its memory is lost until this server ends; nothing else is
+                self._view.remove_share(name)
+        self._give_back(uid)
+
+    def _give_back(self, uid: int) -> None:
+        if uid != -1 and uid not in self._uids.values() and uid not in self._shares.values():
+            self._free_uids.append(uid)
+
+    def _share_folder(self, name: str) -> str:
+        """Where a shared folder lies when there are no namespaces."""
+        return f"{self._base_dir}/{os.getpid()}-shared-{name}"
 
     def _make_folder(self, number: int, uid: int, gid: int) -> str:
         folder = self._folder(number)
@@ -348,15 +401,20 @@ class ForkServer:
             if number is None:
                 continue
             if self._view is None:
-                processes.kill_strays(guards=self._pids, uid=self._uids.get(number))
+                processes.kill_strays(guards=self._pids, uid=self._own_uid(number))
                 _remove(self._folder(number))
             self._release(number)
             _say(self._control, {"op": "gone", "id": number})
 
+    def _own_uid(self, number: int) -> int | None:
+        """The user id of a sandbox when no other one has it."""
+        uid = self._uids.get(number)
+        return None if list(self._uids.values()).count(uid) > 1 else uid
+
     def _release(self, number: int) -> None:
         uid = self._uids.pop(number, None)
         if uid is not None:
-            self._free_uids.append(uid)
+            self._give_back(uid)
         if number == 0 and self._view is None:
             _remove(self._folder(number))
 
@@ -371,6 +429,8 @@ class ForkServer:
                     number = self._pids.pop(pid)
                     processes.kill_strays(guards=self._pids, uid=self._uids.get(number))
                     _remove(self._folder(number))
+            for name in list(self._shares):
+                self._drop_share(name)
         os._exit(0)
 
 

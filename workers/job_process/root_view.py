@@ -2,6 +2,10 @@
 
 The fork server builds the view once, in its own mount namespace, and moves into it (`build`). A job's namespace is
 a copy of it to which `add_private_parts` mounts a fresh /proc, and a /tmp in memory that disappears with the job.
+
+Jobs that share a folder get it at /shared. It lives in memory too, below a place of the fork server (`add_share`) that
+every job's namespace loses before the job begins: there is no name under which a job could reach the folder of others,
+and nothing on disk that somebody would have to delete.
 """
 
 from __future__ import annotations
@@ -15,12 +19,14 @@ from . import linux
 JOB_FOLDER = "/tmp/job"
 HOME_FOLDER = "/tmp/home"
 SHM_FOLDER = "/tmp/.shm"
+SHARED_FOLDER = "/shared"
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _PRIVATE = ("/tmp", "/dev", "/proc")  # mounted by us; what the host has below them is bound again on top
 _OLD = "/.old"
 _STASH = "/.stash"
+_SHARES = "/.shares"
 
 
 class RootView:
@@ -30,8 +36,31 @@ class RootView:
         self.late = late
         self.tmp_bytes = tmp_bytes
 
-    def add_private_parts(self, uid: int, gid: int) -> None:
-        """Mount /proc and /tmp of one job, whose processes run as `uid`. Call in its own mount namespace."""
+    def add_share(self, name: str, uid: int, gid: int) -> None:
+        """Make a folder for jobs that run as `uid` (-1: as we do). Call in the fork server's mount namespace."""
+        folder = f"{_SHARES}/{name}"
+        os.mkdir(folder, 0o700)
+        owner = f"uid={uid},gid={gid}," if uid != -1 else ""
+        options = f"{owner}mode=700,size={self.tmp_bytes},nr_inodes=1m"
+        try:
+            linux.mount("tmpfs", folder, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
+        except OSError:
+            os.rmdir(folder)
+            raise
+
+    def remove_share(self, name: str) -> None:
+        """Let go of a folder; its memory is free once the last job that has it has ended."""
+        linux.unmount(f"{_SHARES}/{name}")
+        os.rmdir(f"{_SHARES}/{name}")
+
+    def add_private_parts(self, uid: int, gid: int, share: str | None) -> None:
+        """Mount /proc and /tmp of one job, whose processes run as `uid`, and the folder that it shares, if any.
+
+        Call in its own mount namespace.
+        """
+        if share is not None:
+            linux.mount(f"{_SHARES}/{share}", SHARED_FOLDER, None, linux.MS_BIND)
+        linux.unmount(_SHARES)
         flags = linux.MS_NOSUID | linux.MS_NODEV
         linux.mount("proc", "/proc", "proc", flags | linux.MS_NOEXEC)
         linux.mount("tmpfs", "/tmp", "tmpfs", flags, f"mode=1777,size={self.tmp_bytes},nr_inodes=1m")
@@ -43,6 +72,8 @@ class RootView:
         for folder in (JOB_FOLDER, HOME_FOLDER, SHM_FOLDER):
             os.mkdir(folder, 0o700)
             os.chown(folder, uid, gid)
+        if share is not None:
+            os.symlink(SHARED_FOLDER, f"{JOB_FOLDER}/shared")
 
 
 def build(
@@ -78,6 +109,9 @@ def build(
 
     for folder in ("/tmp", "/proc", "/dev", "/run", "/var", "/home", "/root", "/mnt", "/srv", "/media"):
         os.makedirs(folder, 0o755, exist_ok=True)
+    os.mkdir(SHARED_FOLDER, 0o555)
+    os.mkdir(_SHARES, 0o700)
+    linux.mount("tmpfs", _SHARES, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=700,size=1m")
     os.symlink("/tmp", "/var/tmp")
     os.symlink("/run", "/var/run")
     # Mounted while the host's /proc is still visible below /.old: the kernel asks for that in a user namespace.

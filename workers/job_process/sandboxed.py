@@ -43,14 +43,18 @@ def run(
     uid: int,
     gid: int,
     network: bool,
+    share: str | None,
 ) -> NoReturn:
-    """Be the guard of a new sandbox. Called right after fork, as process 1 when there is a `view`. Never returns."""
+    """Be the guard of a new sandbox. Called right after fork, as process 1 when there is a `view`. Never returns.
+
+    `share` names the folder that the job shares with others (with a `view`; without, its folder has a link).
+    """
     began = time.monotonic()
     try:
         _forget_the_server(channels)
         if view is not None:
             linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWIPC | (0 if network else linux.CLONE_NEWNET))
-            view.add_private_parts(uid, gid)
+            view.add_private_parts(uid, gid, share)
             home, working = root_view.HOME_FOLDER, root_view.JOB_FOLDER
         else:
             linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)

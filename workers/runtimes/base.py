@@ -33,6 +33,7 @@ class Execution:
     python_paths: Sequence[
         str
     ] = ()  # folders with the job's own dependencies; below a read_only path of the host
+    share: str | None = None  # jobs with the same name here have ./shared in common, see sandbox.Program
     limits: Limits = field(default_factory=Limits)
 
 
@@ -80,6 +81,6 @@ class Executor(Protocol):
         """Run to the end; no process of the job is left afterwards, also when cancelled.
 
         Raises ExecutionFailed when the script fails (a timeout included), SandboxUnavailable when the worker
-        could not run it, which says nothing about the script.
+        could not run it, which says nothing about the script, and SharedFolderLost.
         """
         ...

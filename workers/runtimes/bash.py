@@ -34,6 +34,7 @@ class Bash:
         order = positional_order(code) if execution.arg_order is None else execution.arg_order
         program = Program(
             env=execution.env,
+            share=execution.share,
             files={_SCRIPT: code, "args.json": json.dumps(execution.args, ensure_ascii=False)},
             # -e instead of a line "set -e" in the file: line numbers in messages stay the author's own.
             argv=["bash", "-e", _SCRIPT, *positional_args(order, execution.args)],

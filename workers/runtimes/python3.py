@@ -56,6 +56,7 @@ class Python3:
         path = module_path(execution.script_path)
         return Program(
             env=execution.env,
+            share=execution.share,
             files={path: execution.code, "args.json": json.dumps(args, ensure_ascii=False)},
             python={
                 "script_path": path,

@@ -14,6 +14,9 @@ What a job sees
     /nix, /snap and the interpreter, read-only, with `hidden_paths` covered; nothing of /home, /root, /run, /srv, /var
     and /work. A job's mount namespace is a copy of it plus a fresh /proc, private terminals, and one tmpfs on /tmp,
     which holds its working folder /tmp/job, its HOME /tmp/home and /dev/shm. So nothing has to be deleted after it.
+    Jobs with a `share` in common have one more tmpfs, at /shared and ./shared, and one user id. A folder cannot be
+    put into a sandbox that stands ready, whose guard has given up all rights: theirs are made when they are wanted
+    (3 ms more).
     The network is the machine's, unless the host is made with network=False: a database that jobs must not reach
     needs a password or a hidden socket.
 
@@ -62,6 +65,7 @@ from workers.sandbox.host import (
     Program,
     ProgramTimedOut,
     SandboxUnavailable,
+    SharedFolderLost,
 )
 
 __all__ = [
@@ -74,4 +78,5 @@ __all__ = [
     "Program",
     "ProgramTimedOut",
     "SandboxUnavailable",
+    "SharedFolderLost",
 ]

@@ -40,6 +40,10 @@ class SandboxUnavailable(Exception):
     """The job could not be started, or its sandbox was lost under it; the script is not to blame."""
 
 
+class SharedFolderLost(Exception):
+    """The folder that the program shares with earlier ones is gone, with the fork server that held it."""
+
+
 class IsolationRefused(SandboxUnavailable):
     """This machine offers no isolation and the policy asks for it."""
 
@@ -70,6 +74,9 @@ class Program:
     argv: Sequence[str] = ()
     python: Mapping[str, Any] | None = None
     result_files: Mapping[str, str] = field(default_factory=dict)  # path by kind (a capital letter)
+    # Programs with the same name here share a folder: ./shared, and /shared too where jobs have a file system view of
+    # their own. It is in memory there, as large as a job's /tmp, and counts for no job. See JobHost.drop_share.
+    share: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +96,12 @@ class Ended:
 class _Sandbox:
     """One prepared sandbox. `gone` is done when the fork server has buried it."""
 
-    def __init__(self, number: int, gone: asyncio.Future[None]) -> None:
+    def __init__(
+        self, number: int, gone: asyncio.Future[None], wanted_by: asyncio.Future[_Sandbox] | None = None
+    ) -> None:
         self.number = number
         self.gone = gone
+        self.wanted_by = wanted_by  # made for one program, which waits for it; None: for whichever comes
         self.log = -1
         self.job: socket.socket | None = None
         self.guard: socket.socket | None = None
@@ -170,6 +180,9 @@ class JobHost:
         self._restart: asyncio.Task[None] | None = None
         self._is_closing = False
         self._in_use = 0
+        self._server_number = 0  # counts fork servers
+        self._is_up = asyncio.Event()
+        self._shares: dict[str, int] = {}  # number of the fork server that holds a shared folder, by its name
 
     @property
     def fork_server_pid(self) -> int | None:
@@ -244,11 +257,11 @@ class JobHost:
         """Run `program` to its end and return how it ended.
 
         `on_output` gets what it writes to standard output and standard error, in order, as it comes. Raises
-        ProgramTimedOut, and SandboxUnavailable when the sandbox was lost. However this ends, cancellation
-        included, no process of the program is left when it returns.
+        ProgramTimedOut, SandboxUnavailable when the sandbox was lost, SharedFolderLost. However this ends,
+        cancellation included, no process of the program is left when it returns.
         """
         began = time.monotonic()
-        sandbox = await self._acquire()
+        sandbox = await (self._acquire() if program.share is None else self._acquire_sharing(program.share))
         acquired = time.monotonic()
         run = _Run(self._loop, sandbox, limits.result_bytes, on_output)
         self._in_use += 1
@@ -293,6 +306,11 @@ class JobHost:
             timings=timings,
         )
 
+    def drop_share(self, name: str) -> None:
+        """Forget the folder that programs with this `share` had in common. None of them may run any more."""
+        if self._shares.pop(name, None) == self._server_number:
+            self._tell({"op": "drop", "share": name})
+
     async def settle(self) -> None:
         """Wait until the sandboxes of all jobs that ended are gone, on the kernel's side too."""
         ending = [one.gone for one in self._sandboxes.values() if one.is_used and one.job is None]
@@ -316,6 +334,25 @@ class JobHost:
                 self._offer(waiter.result())
             raise
 
+    async def _acquire_sharing(self, share: str) -> _Sandbox:
+        """A sandbox with a shared folder. Made when it is wanted: a folder cannot be put into a prepared one."""
+        while self._control is None or self._is_closing:
+            if self._is_closing:
+                raise SandboxUnavailable("the job host is closed")
+            await self._is_up.wait()
+        if self._shares.setdefault(share, self._server_number) != self._server_number:
+            raise SharedFolderLost(
+                "The folder ./shared of this flow is lost: the process of the worker that held it ended unexpectedly."
+            )
+        wanted_by: asyncio.Future[_Sandbox] = self._loop.create_future()
+        self._spawn(wanted_by, share)
+        return self._taken(await wanted_by)
+
+    def _spawn(self, wanted_by: asyncio.Future[_Sandbox] | None = None, share: str | None = None) -> None:
+        number, self._next_number = self._next_number, self._next_number + 1
+        self._sandboxes[number] = _Sandbox(number, self._loop.create_future(), wanted_by)
+        self._tell({"op": "spawn", "id": number} | ({} if share is None else {"share": share}))
+
     def _taken(self, sandbox: _Sandbox) -> _Sandbox:
         sandbox.is_used = True
         return sandbox
@@ -333,10 +370,8 @@ class JobHost:
             return
         wanted = self._warm + sum(not waiter.done() for waiter in self._waiting)
         while len(self._ready) + self._coming < wanted:
-            number, self._next_number = self._next_number, self._next_number + 1
-            self._sandboxes[number] = _Sandbox(number, self._loop.create_future())
+            self._spawn()
             self._coming += 1
-            self._tell({"op": "spawn", "id": number})
 
     async def _kill(self, sandbox: _Sandbox) -> None:
         """Have all processes of `sandbox` killed and wait for it, also when cancelled meanwhile."""
@@ -388,6 +423,8 @@ class JobHost:
             await asyncio.to_thread(process.wait)
             return str(hello["message"]), None
         self._process, self._control = process, ours
+        self._server_number += 1
+        self._is_up.set()
         self._loop.add_reader(ours, self._on_message)
         return None, hello.get("note")
 
@@ -419,13 +456,21 @@ class JobHost:
             message = json.loads(packet[1:])
             number = int(message["id"])
             if message["op"] == "ready":
-                self._coming -= 1
-                self._sandboxes[number].attach(fds)
-                self._offer(self._sandboxes[number])
+                self._on_ready(self._sandboxes[number], fds)
             elif message["op"] == "gone":
                 self._on_gone(number)
             else:
                 self._on_failed_spawn(number, message["message"])
+
+    def _on_ready(self, sandbox: _Sandbox, fds: Sequence[int]) -> None:
+        sandbox.attach(fds)
+        if sandbox.wanted_by is None:
+            self._coming -= 1
+            self._offer(sandbox)
+        elif not sandbox.wanted_by.done():
+            sandbox.wanted_by.set_result(sandbox)
+        else:
+            sandbox.close()  # nobody wants it any more; it ends by itself
 
     def _on_gone(self, number: int) -> None:
         sandbox = self._sandboxes.pop(number)
@@ -439,8 +484,13 @@ class JobHost:
 
     def _on_failed_spawn(self, number: int, message: str) -> None:
         logger.error("sandbox not made reason=%s", message)
+        sandbox = self._sandboxes.pop(number)
+        sandbox.gone.cancel()
+        if sandbox.wanted_by is not None:
+            if not sandbox.wanted_by.done():
+                sandbox.wanted_by.set_exception(SandboxUnavailable(f"no sandbox could be made: {message}"))
+            return
         self._coming -= 1
-        self._sandboxes.pop(number).gone.cancel()
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -462,6 +512,9 @@ class JobHost:
             self._control.close()
             self._control = None
         self._process = None
+        self._is_up.clear()
+        if self._is_closing:
+            self._is_up.set()  # whoever waits for it learns that it will not come
         self._coming = 0
         sandboxes, self._sandboxes = self._sandboxes, {}
         for sandbox in self._ready:
@@ -470,6 +523,8 @@ class JobHost:
         for sandbox in sandboxes.values():
             if not sandbox.gone.done():
                 sandbox.gone.set_result(None)
+            if sandbox.wanted_by is not None and not sandbox.wanted_by.done():
+                sandbox.wanted_by.set_exception(SandboxUnavailable(why))
         if self._is_closing:
             for waiter in self._waiting:
                 if not waiter.done():
