@@ -36,6 +36,8 @@ class ScriptedRunner:
 
     async def close(self) -> None: ...
 
+    def drop_share(self, name: str) -> None: ...
+
     def let_go(self) -> None:
         """End all `wait`s."""
         self.gate.set()
