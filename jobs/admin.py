@@ -5,7 +5,7 @@ from django.db.models import OuterRef, QuerySet, Subquery, TextField
 from django.db.models.functions import Cast, Left, Length
 from django.http import HttpRequest
 
-from jobs import queue, waiting
+from jobs import canceling, queue, waiting
 from jobs.models import CompletedJob, Job, QueuedJob, Script, WorkerPing
 from workspaces import audit
 from workspaces.access import Identity
@@ -81,7 +81,7 @@ class QueuedJobAdmin(Window):
 
 
 def _cancel(by: Identity, job: QueuedJob, *, force: bool = False) -> None:
-    queue.cancel_job(
+    canceling.cancel_job(
         job_id=job.pk,
         workspace_id=job.workspace_id,
         username=by.email,

@@ -1,4 +1,6 @@
-"""The queue: push, claim, heartbeat, logs, completion, cancel, requeue, retention. The only writer of its tables.
+"""The queue: push, claim, heartbeat, logs, completion, requeue, retention. The only writer of its tables.
+
+Canceling, which concerns whole trees of jobs, is in jobs.canceling; flows are written by workers (workers.pg_flows).
 
 Every function is one statement or one short transaction over jobs/sql/. The worker drives the same statements through an
 asynchronous connection (workers/pg_queue.py); here are the synchronous callers: server, monitor, commands, tests.
@@ -21,7 +23,8 @@ from psycopg.types.json import Json, Jsonb
 
 from jobs import sql, wakeups
 from jobs.errors import JobIdTaken, JobNotFound, LeaseLost
-from jobs.models import CompletedJob, JobStatus, QueuedJob, new_job_id
+from jobs.flows import waking
+from jobs.models import JobStatus, new_job_id
 from workspaces.errors import BadRequest
 from workspaces.models import InstanceSetting
 
@@ -290,45 +293,6 @@ def release_job(claim: tuple[UUID, int], *, count_restart: bool = False) -> None
             raise LeaseLost(f"claim {claim[1]} of job {claim[0]} is over; it was not put back")
 
 
-def cancel_job(
-    *, job_id: UUID, workspace_id: str, username: str, reason: str | None, force: bool = False
-) -> bool:
-    """Cancel a job. True: it is over. False: its worker has been asked to stop it (seconds at most).
-
-    Raises JobNotFound, and says so when the job had ended before.
-    """
-    error = canceled_error(username=username, reason=reason)
-    parameters: dict[str, Any] = {
-        "id": job_id,
-        "workspace_id": workspace_id,
-        "canceled_by": username,
-        "reason": reason,
-        "force": force,
-        "result": json.dumps({"error": error}),
-    }
-    with connection.cursor() as cursor:
-        # A worker may claim the job between the two statements, or put it back: look again, a few times at most.
-        for _ in range(5):
-            cursor.execute(sql.load("cancel_queued"), parameters)
-            if cursor.rowcount:
-                append_system_log(
-                    job_id=job_id,
-                    workspace_id=workspace_id,
-                    text=f"canceled by {username}: (force cancel: {str(force).lower()})\n",
-                )
-                wakeups.jobs_changed([job_id])
-                if force:
-                    wakeups.cancel_requested(job_id)
-                return True
-            cursor.execute(sql.load("cancel_running"), parameters)
-            if cursor.rowcount:
-                wakeups.cancel_requested(job_id)
-                return False
-    if CompletedJob.objects.filter(pk=job_id, workspace_id=workspace_id).exists():
-        raise JobNotFound(f"job {job_id} has ended already; there is nothing to cancel")
-    raise JobNotFound(f"job {job_id} does not exist in workspace {workspace_id}")
-
-
 def canceled_error(*, username: str, reason: str | None) -> dict[str, Any]:
     """The error object of a canceled job (reference/queue.md section 8)."""
     return {
@@ -355,13 +319,13 @@ def run_now(*, job_id: UUID, workspace_id: str) -> None:
 
 def requeue_job(*, job_id: UUID, workspace_id: str) -> None:
     """Take a running job from its worker and queue it again, whatever the worker does. Raises JobNotFound."""
-    updated = QueuedJob.objects.filter(pk=job_id, workspace_id=workspace_id, running=True).update(
-        running=False, started_at=None, worker=None, last_ping=None
-    )
-    if not updated:
+    with connection.cursor() as cursor:
+        cursor.execute(sql.load("requeue"), {"id": job_id, "workspace_id": workspace_id})
+        row = cursor.fetchone()
+    if row is None:
         raise JobNotFound(f"job {job_id} is not running in workspace {workspace_id}")
     wakeups.cancel_requested(job_id)  # its worker notices at once that the lease is lost
-    wakeups.job_queued(QueuedJob.objects.values_list("tag", flat=True).get(pk=job_id))
+    wakeups.job_queued(row[0])
 
 
 def recover_lost_jobs() -> tuple[int, int]:
@@ -376,6 +340,7 @@ def recover_lost_jobs() -> tuple[int, int]:
         restarted = cursor.fetchall()
         cursor.execute(sql.load("fail_lost"), parameters)
         failed = cursor.fetchall()
+        waking.wake_parents(row[0] for row in failed)
     for job_id, workspace_id, tag, worker, restarts in restarted:
         logger.warning(
             "restarted job=%s: worker=%s sent no heartbeat (%s/%s)",
@@ -391,8 +356,12 @@ def recover_lost_jobs() -> tuple[int, int]:
             f"({restarts}/{settings.RESTART_LIMIT} attempts)\n",
         )
         wakeups.job_queued(tag)
-    for job_id, _workspace_id, worker in failed:
+    for job_id, _, worker, _ in failed:
         logger.warning("failed job=%s: worker=%s sent no heartbeat and no restart is left", job_id, worker)
+    if flows := [row[0] for row in failed if row[3]]:
+        from jobs.canceling import cancel_below  # which ends jobs by way of this module
+
+        cancel_below(flows, username="monitor", reason="the flow around it failed")
     wakeups.jobs_changed([row[0] for row in restarted + failed])
     return len(restarted), len(failed)
 
@@ -432,9 +401,10 @@ def cancel_stale_jobs() -> int:
         "reason": f"no worker took it within STALE_JOB_THRESHOLD_MINUTES ({minutes})",
     }
     error = canceled_error(username=parameters["canceled_by"], reason=parameters["reason"])
-    with connection.cursor() as cursor:
+    with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(sql.load("cancel_stale"), {**parameters, "result": json.dumps({"error": error})})
         canceled = [row[0] for row in cursor.fetchall()]
+        waking.wake_parents(canceled)
     for job_id in canceled:
         logger.warning("canceled job=%s: %s", job_id, parameters["reason"])
     wakeups.jobs_changed(canceled)

@@ -4,7 +4,8 @@ Rights: reading a script is the right to run it, for operators too; previews (co
 A job runs with its caller's rights, or with those of the script's `on_behalf_of_email`.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -14,8 +15,10 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
-from jobs import queue, scripts, tags, wakeups
+from jobs import canceling, cleanup, concurrency, queue, scripts, tags, wakeups
 from jobs.errors import JobNotFound, QueueTooLong
+from jobs.flows.state import initial_state
+from jobs.flows.value import BadFlow, parse_flow_value
 from jobs.listings import ANONYMOUS, get_job
 from jobs.models import (
     ALL_LANGUAGES,
@@ -32,12 +35,13 @@ from jobs.payloads import Payload
 from jobs.shapes import JobRow
 from workspaces import audit
 from workspaces.access import Caller, Right
-from workspaces.errors import BadRequest, DomainError, PermissionDenied
+from workspaces.errors import BadRequest, PermissionDenied
 from workspaces.models import Account, ActionKind, Member
 from workspaces.scopes import allows
 
 MAX_SCHEDULED_S = 10 * 365 * 86_400
 MAX_PREVIEW_PATH = 255
+FLOW_TAG = "flow"  # unless the run or the flow asks for another
 MAX_BATCH = 10_000  # jobs one request may cancel, rerun or delete
 
 
@@ -56,6 +60,9 @@ class RunOptions:
     skip_preprocessor: bool = False
     trigger_kind: str | None = None
     queue_limit: int | None = None  # refuse when more jobs than this wait in the workspace
+    retry: dict[str, Any] | None = (
+        None  # scripts: what a flow module says about it (reference/flows.md section 5)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +80,14 @@ class Preview:
 def run_script(caller: Caller, script: Script, payload: Payload, options: RunOptions) -> UUID:
     """Queue a run of this version (found by `scripts.get_to_run`), answer the job's id.
 
+    With `options.retry` the job is a flow with this script as its only step.
     Raises BadRequest (options), JobIdTaken, QueueTooLong.
     """
     wants_preprocessor = (
         script.has_preprocessor and not options.skip_preprocessor and payload.event is not None
     )
     args = {"event": payload.event} if wants_preprocessor else payload.args
-    permissioned_as, email = _runs_as(caller, script)
+    permissioned_as, email = runs_as(caller, script.on_behalf_of_email, path=script.path)
     request = queue.JobRequest(
         workspace_id=caller.workspace_id,
         kind=JobKind.SCRIPT,
@@ -96,12 +104,68 @@ def run_script(caller: Caller, script: Script, payload: Payload, options: RunOpt
         created_by=caller.username,
         permissioned_as=permissioned_as,
         permissioned_as_email=email,
-        timeout_s=_shorter(options.timeout_s, script.timeout),
+        timeout_s=shorter(options.timeout_s, script.timeout),
         priority=script.priority or 0,
         visible_to_owner=options.visible_to_owner and not script.visible_to_runner_only,
         preprocessed=False if wants_preprocessor else None,
     )
-    return _push(caller, request, options, operation="jobs.run.script")
+    if options.retry is not None:
+        request = _with_retries(request, script, options)
+    else:
+        request = replace(request, **_script_limits(script, args))
+    return push(caller, request, options, operation="jobs.run.script")
+
+
+def _with_retries(request: queue.JobRequest, script: Script, options: RunOptions) -> queue.JobRequest:
+    """The same run as a flow of one step, which starts again when it fails. Raises BadRequest."""
+    has_event = request.preprocessed is False
+    names = ((script.schema or {}).get("properties") or {}) if has_event else request.args
+    this = {"type": "script", "path": script.path, "hash": script.hash_hex}
+    modules: dict[str, Any] = {
+        "modules": [
+            {"id": "a", "value": {**this, "input_transforms": _passed_on(names)}, "retry": options.retry}
+        ]
+    }
+    if has_event:
+        modules["preprocessor_module"] = {
+            "id": "preprocessor",
+            "value": {**this, "input_transforms": _passed_on(["event"])},
+        }
+    try:
+        value = parse_flow_value(modules)
+    except BadFlow as exc:
+        problems = "; ".join(f"{place.removeprefix('modules[0].')}: {what}" for place, what in exc.problems)
+        raise BadRequest(f"query: {problems}") from exc
+    return replace(
+        request,
+        kind=JobKind.SINGLE_STEP_FLOW,
+        language=None,
+        raw_flow=modules,
+        flow_state=initial_state(value, preprocess=has_event),
+        tag=tags.choose_tag(
+            workspace_id=request.workspace_id,
+            asked=options.tag or script.tag,
+            language=FLOW_TAG,
+            args=request.args,
+        ),
+        timeout_s=options.timeout_s,  # the script's own is that of each attempt
+    )
+
+
+def _script_limits(script: Script, args: dict[str, Any]) -> dict[str, Any]:
+    """What the script says about its runs as a whole, as fields of a JobRequest."""
+    limit = concurrency.limit_of_extra(
+        script.extra, workspace_id=script.workspace_id, kind="script", path=script.path, args=args
+    )
+    return {
+        "cache_ttl_s": script.extra.get("cache_ttl"),
+        "delete_after_s": cleanup.delay_of_extra(script.extra),
+        **(limit.request_fields() if limit is not None else {}),
+    }
+
+
+def _passed_on(names: Iterable[str]) -> dict[str, Any]:
+    return {name: {"type": "javascript", "expr": f"flow_input[{json.dumps(name)}]"} for name in names}
 
 
 def run_preview(caller: Caller, preview: Preview, options: RunOptions) -> UUID:
@@ -152,58 +216,14 @@ def run_preview(caller: Caller, preview: Preview, options: RunOptions) -> UUID:
         and path is not None
         and caller.right_on(path) >= Right.READ,
     )
-    return _push(caller, request, options, operation="jobs.run.preview")
+    return push(caller, request, options, operation="jobs.run.preview")
 
 
-def rerun_jobs(
-    caller: Caller, job_ids: Sequence[UUID], *, script_options: dict[str, Any], options: RunOptions
-) -> list[str]:
-    """Run finished or queued script jobs again with the same arguments: one line for each, its new id or `Error: ...`.
+def push(caller: Caller, request: queue.JobRequest, options: RunOptions, *, operation: str) -> UUID:
+    """Queue what `request` describes: when, where and under which id, `options` say.
 
-    `script_options` by path: {use_latest_version: bool, input_transforms: {name: {type: "static", value}}}.
+    Raises BadRequest, JobIdTaken, QueueTooLong.
     """
-    if len(job_ids) > MAX_BATCH:
-        raise BadRequest(f"{len(job_ids)} jobs at once; at most {MAX_BATCH}")
-    return [_rerun(caller, job_id, script_options, options) for job_id in job_ids]
-
-
-def _rerun(caller: Caller, job_id: UUID, script_options: dict[str, Any], options: RunOptions) -> str:
-    try:
-        get_job(caller, workspace_id=caller.workspace_id, job_id=job_id)
-        job = Job.objects.get(pk=job_id)
-        if job.args is None:
-            raise BadRequest(f"job {job_id} cannot run again: its arguments were deleted")
-        wishes = script_options.get(job.runnable_path or "") or {}
-        args = dict(job.args) | _static_inputs(wishes.get("input_transforms") or {})
-        if job.kind == JobKind.PREVIEW:
-            preview = Preview(
-                content=job.raw_code, language=job.script_lang, path=job.runnable_path, args=args, tag=job.tag
-            )
-            return str(run_preview(caller, preview, options))
-        latest = bool(wishes.get("use_latest_version"))
-        script = scripts.get_to_run(
-            caller, path=job.runnable_path if latest else None, hash=None if latest else job.runnable_id
-        )
-        payload = Payload(args=args)
-        if job.preprocessed is not None and "event" in args:
-            payload = Payload(args=args, event=args["event"])
-        return str(run_script(caller, script, payload, options))
-    except DomainError as exc:
-        return f"Error: {exc.message}"
-
-
-def _static_inputs(transforms: dict[str, Any]) -> dict[str, Any]:
-    values = {}
-    for name, transform in transforms.items():
-        if not isinstance(transform, dict) or transform.get("type") != "static":
-            raise BadRequest(
-                f"input_transforms.{name}: only static values can replace an argument of a rerun"
-            )
-        values[name] = transform.get("value")
-    return values
-
-
-def _push(caller: Caller, request: queue.JobRequest, options: RunOptions, *, operation: str) -> UUID:
     _check_options(options)
     if options.queue_limit is not None:
         _check_queue_limit(caller, options.queue_limit)
@@ -269,9 +289,8 @@ def _ancestors(caller: Caller, options: RunOptions) -> tuple[UUID | None, UUID |
     return options.parent_job, options.root_job or row[0] or options.parent_job
 
 
-def _runs_as(caller: Caller, script: Script) -> tuple[str, str]:
-    """(permissioned_as, e-mail) of a run of this script by this caller."""
-    email = script.on_behalf_of_email
+def runs_as(caller: Caller, email: str | None, *, path: str) -> tuple[str, str]:
+    """(permissioned_as, e-mail) of a run by this caller of the script or flow at `path`, on behalf of `email`."""
     if email is None or email == caller.email:
         return caller.permissioned_as, caller.email
     member = Member.objects.filter(workspace=caller.workspace, email=email, disabled=False).first()
@@ -280,12 +299,13 @@ def _runs_as(caller: Caller, script: Script) -> tuple[str, str]:
     if Account.objects.filter(pk=email, super_admin=True, disabled=False).exists():
         return f"u/{email}", email
     raise BadRequest(
-        f"{script.path} runs on behalf of {email}, who is no active member of workspace {caller.workspace_id}; "
+        f"{path} runs on behalf of {email}, who is no active member of workspace {caller.workspace_id}; "
         "deploy it again on behalf of somebody who is"
     )
 
 
-def _shorter(one: int | None, other: int | None) -> int | None:
+def shorter(one: int | None, other: int | None) -> int | None:
+    """The smaller of two limits, None being none."""
     given = [seconds for seconds in (one, other) if seconds is not None]
     return min(given) if given else None
 
@@ -303,7 +323,7 @@ def cancel(
     job = get_job(caller, workspace_id=workspace_id, job_id=job_id)
     if caller is not None:
         require_change(caller, job)
-    over = queue.cancel_job(
+    over = canceling.cancel_job(
         job_id=job_id,
         workspace_id=workspace_id,
         username=caller.username if caller is not None else ANONYMOUS,

@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db import connection
 from django.http import HttpResponse
 
+from jobs import sql
 from jobs.following import Outcome, read_outcome
 from workspaces.errors import Unprocessable
 
@@ -73,6 +74,19 @@ def read_reply(job_id: UUID) -> HttpResponse | None:
     """The answer to whoever waits for this job; None while it is not over. Raises BadReply. Queries."""
     outcome = read_outcome(job_id)
     return None if outcome is None else reply(job_id, outcome)
+
+
+def read_early_reply(flow_id: UUID, step_id: str) -> HttpResponse | None:
+    """The answer to whoever waits for a flow that returns the result of this step; None until then. Raises BadReply."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.load("early_result"), {"flow_id": flow_id, "step_id": step_id})
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    job_id, is_failure, result = row
+    if job_id is not None and (answer := read_reply(UUID(job_id))) is not None:
+        return answer
+    return HttpResponse(result or "null", status=422 if is_failure else 200, content_type="application/json")
 
 
 def reply(job_id: UUID, outcome: Outcome) -> HttpResponse:

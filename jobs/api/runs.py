@@ -13,12 +13,13 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from jobs import queue, runs, scripts
+from jobs import canceling, reruns, runs, scripts
 from jobs.api.events import job_events
 from jobs.api.replies import read_reply
 from jobs.api.waiting import WaitingView, event_stream, on_request_thread
@@ -32,6 +33,7 @@ from workspaces.api.base import WorkspaceView, describe_problems, read_body
 from workspaces.api.fields import TEXT_CREATED, Json, Text
 from workspaces.api.protocol import text
 from workspaces.errors import BadRequest, PermissionDenied
+from workspaces.jsontext import parse_json
 from workspaces.middleware import is_by_cookie, is_cross_site
 
 logger = logging.getLogger(__name__)
@@ -78,8 +80,6 @@ def run_query(request: Request) -> dict[str, Any]:
     serializer = RunQuery(data=given)
     if not serializer.is_valid():
         raise BadRequest("query: " + describe_problems(serializer.errors))
-    if "retry" in given:
-        raise BadRequest("query: retry is not supported for scripts on this instance; let the caller retry")
     return dict(serializer.validated_data)
 
 
@@ -98,7 +98,22 @@ def run_options(request: Request, wanted: dict[str, Any], *, waits: bool = False
         skip_preprocessor=wanted.get("skip_preprocessor", False),
         trigger_kind=None if by_job else "ui" if is_by_cookie(request._request) else "webhook",
         queue_limit=wanted.get("queue_limit", settings.QUEUE_LIMIT_WAIT_RESULT if waits else None),
+        retry=_retry(wanted.get("retry")),
     )
+
+
+def _retry(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        retry = parse_json(text)
+    except BadRequest as exc:
+        raise BadRequest(f"query: retry is not valid JSON ({exc.message})") from exc
+    if not isinstance(retry, dict):
+        raise BadRequest(
+            'query: retry must be an object such as {"constant": {"attempts": 3, "seconds": 10}}'
+        )
+    return retry
 
 
 def payload_of(request: Request, wanted: dict[str, Any]) -> Payload:
@@ -178,40 +193,42 @@ class RunPreview(RunView):
 # --- asynchronous: answer the id ---
 
 
-class _Queue(RunView):
-    def _queue(self, request: Request, **address: Any) -> Any:
+class QueueView(RunView):
+    """Queue, then answer the id."""
+
+    def queue(self, request: Request, **address: Any) -> Any:
         wanted = run_query(request)
         return text(str(self.start(request, run_options(request, wanted), wanted, **address)), 201)
 
 
-class QueuePath(_Queue, RunPath):
+class QueuePath(QueueView, RunPath):
     """Run the live version at a path. Answers the job's id."""
 
     @extend_schema(
         operation_id="runScriptByPath", request=dict, parameters=[RunQuery], responses=TEXT_CREATED
     )
     def post(self, request: Request, workspace: str, path: str) -> Any:
-        return self._queue(request, path=path)
+        return self.queue(request, path=path)
 
 
-class QueueHash(_Queue, RunHash):
+class QueueHash(QueueView, RunHash):
     """Run one version. Answers the job's id."""
 
     @extend_schema(
         operation_id="runScriptByHash", request=dict, parameters=[RunQuery], responses=TEXT_CREATED
     )
     def post(self, request: Request, workspace: str, hash: str) -> Any:
-        return self._queue(request, hash=hash)
+        return self.queue(request, hash=hash)
 
 
-class QueuePreview(_Queue, RunPreview):
+class QueuePreview(QueueView, RunPreview):
     """Run code as it is written. Answers the job's id."""
 
     @extend_schema(
         operation_id="runScriptPreview", request=PreviewBody, parameters=[RunQuery], responses=TEXT_CREATED
     )
     def post(self, request: Request, workspace: str) -> Any:
-        return self._queue(request)
+        return self.queue(request)
 
 
 class RerunJobs(RunView):
@@ -225,10 +242,11 @@ class RerunJobs(RunView):
     @extend_schema(operation_id="batchReRunJobs", request=Body, responses=TEXT_CREATED)
     def post(self, request: Request, workspace: str) -> Any:
         body = read_body(self.Body, request)
-        lines = runs.rerun_jobs(
+        lines = reruns.rerun_jobs(
             self.caller,
             body["job_ids"],
             script_options=body.get("script_options_by_path") or {},
+            flow_options=body.get("flow_options_by_path") or {},
             options=run_options(request, {}),
         )
         return text("".join(f"{line}\n" for line in lines), 201)
@@ -237,7 +255,7 @@ class RerunJobs(RunView):
 # --- synchronous: answer the result ---
 
 
-class _Wait(WaitingView, RunView):
+class WaitView(WaitingView, RunView):
     """Queue, then wait for the result. A client that goes away cancels the job."""
 
     queries_at_once = True
@@ -252,14 +270,14 @@ class _Wait(WaitingView, RunView):
             on_request_thread(self.start, request, options, wanted, **address)
         )
 
-    async def _wait(self, request: Request, **address: Any) -> HttpResponseBase:
+    async def wait(self, request: Request, **address: Any) -> HttpResponseBase:
         listener = await get_listener()
         job_id, starting = self._start(request, address)
         with listener.watch_job(job_id) as watch:
             try:
                 await asyncio.shield(starting)
                 limit = settings.TIMEOUT_WAIT_RESULT
-                answer = await wait_for(watch, partial(read_reply, job_id), timeout_s=limit)
+                answer = await wait_for(watch, partial(self.look, job_id), timeout_s=limit)
                 if answer is None:
                     raise WaitTimedOut(
                         f"job {job_id} has no result after {limit} s (TIMEOUT_WAIT_RESULT); it goes on, ask for "
@@ -272,9 +290,13 @@ class _Wait(WaitingView, RunView):
                     await in_database(self._abandon, job_id)
                 raise
 
+    def look(self, job_id: UUID) -> HttpResponse | None:
+        """The answer, once there is one. Queries."""
+        return read_reply(job_id)
+
     def _abandon(self, job_id: UUID) -> None:
         try:
-            queue.cancel_job(
+            canceling.cancel_job(
                 job_id=job_id,
                 workspace_id=self.caller.workspace_id,
                 username=self.caller.username,
@@ -284,35 +306,35 @@ class _Wait(WaitingView, RunView):
             logger.info("job=%s ended while its client left", job_id)
 
 
-class WaitPath(_Wait, RunPath):
+class WaitPath(WaitView, RunPath):
     """Run the live version at a path and answer its result."""
 
     @extend_schema(
         operation_id="runWaitResultScriptByPath", request=dict, parameters=[RunQuery], responses={200: dict}
     )
     async def post(self, request: Request, workspace: str, path: str) -> HttpResponseBase:
-        return await self._wait(request, path=path)
+        return await self.wait(request, path=path)
 
     @extend_schema(operation_id="runWaitResultScriptByPathGet", parameters=[RunQuery], responses={200: dict})
     async def get(self, request: Request, workspace: str, path: str) -> HttpResponseBase:
-        return await self._wait(request, path=path)
+        return await self.wait(request, path=path)
 
 
-class WaitHash(_Wait, RunHash):
+class WaitHash(WaitView, RunHash):
     """Run one version and answer its result."""
 
     @extend_schema(
         operation_id="runWaitResultScriptByHash", request=dict, parameters=[RunQuery], responses={200: dict}
     )
     async def post(self, request: Request, workspace: str, hash: str) -> HttpResponseBase:
-        return await self._wait(request, hash=hash)
+        return await self.wait(request, hash=hash)
 
     @extend_schema(operation_id="runWaitResultScriptByHashGet", parameters=[RunQuery], responses={200: dict})
     async def get(self, request: Request, workspace: str, hash: str) -> HttpResponseBase:
-        return await self._wait(request, hash=hash)
+        return await self.wait(request, hash=hash)
 
 
-class WaitPreview(_Wait, RunPreview):
+class WaitPreview(WaitView, RunPreview):
     """Run code as it is written and answer its result."""
 
     @extend_schema(
@@ -322,45 +344,45 @@ class WaitPreview(_Wait, RunPreview):
         responses={200: dict},
     )
     async def post(self, request: Request, workspace: str) -> HttpResponseBase:
-        return await self._wait(request)
+        return await self.wait(request)
 
 
 # --- streaming: answer as it goes ---
 
 
-class _Stream(_Wait):
+class StreamView(WaitView):
     """Queue, then send what happens as server-sent events. The job goes on when the client leaves."""
 
-    async def _stream(self, request: Request, **address: Any) -> HttpResponseBase:
+    async def stream(self, request: Request, **address: Any) -> HttpResponseBase:
         job_id, starting = self._start(request, address)
         await asyncio.shield(starting)
         events: AsyncIterator[bytes] = job_events(job_id, with_result=True)
         return event_stream(events)
 
 
-class StreamPath(_Stream, RunPath):
+class StreamPath(StreamView, RunPath):
     """Run the live version at a path and follow it."""
 
     @extend_schema(
         operation_id="runAndStreamScriptByPath", request=dict, parameters=[RunQuery], responses={200: str}
     )
     async def post(self, request: Request, workspace: str, path: str) -> HttpResponseBase:
-        return await self._stream(request, path=path)
+        return await self.stream(request, path=path)
 
     @extend_schema(operation_id="runAndStreamScriptByPathGet", parameters=[RunQuery], responses={200: str})
     async def get(self, request: Request, workspace: str, path: str) -> HttpResponseBase:
-        return await self._stream(request, path=path)
+        return await self.stream(request, path=path)
 
 
-class StreamHash(_Stream, RunHash):
+class StreamHash(StreamView, RunHash):
     """Run one version and follow it."""
 
     @extend_schema(
         operation_id="runAndStreamScriptByHash", request=dict, parameters=[RunQuery], responses={200: str}
     )
     async def post(self, request: Request, workspace: str, hash: str) -> HttpResponseBase:
-        return await self._stream(request, hash=hash)
+        return await self.stream(request, hash=hash)
 
     @extend_schema(operation_id="runAndStreamScriptByHashGet", parameters=[RunQuery], responses={200: str})
     async def get(self, request: Request, workspace: str, hash: str) -> HttpResponseBase:
-        return await self._stream(request, hash=hash)
+        return await self.stream(request, hash=hash)

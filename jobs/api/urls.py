@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path
 
-from jobs.api import approvals, flows, job, jobs, runs, scripts, workers
+from jobs.api import approvals, flow_runs, flows, job, jobs, runs, scripts, workers
 
 W = "w/<str:workspace>"
 
@@ -55,6 +55,14 @@ _jobs = [
     ("run_wait_result/preview", runs.WaitPreview),
     ("run_and_stream/p/<path:path>", runs.StreamPath),
     ("run_and_stream/h/<str:hash>", runs.StreamHash),
+    ("run/f/<path:path>", flow_runs.QueueFlowPath),
+    ("run/fv/<str:version>", flow_runs.QueueFlowVersion),
+    ("run/preview_flow", flow_runs.QueueFlowPreview),
+    ("run_wait_result/f/<path:path>", flow_runs.WaitFlowPath),
+    ("run_wait_result/fv/<str:version>", flow_runs.WaitFlowVersion),
+    ("run_wait_result/preview_flow", flow_runs.WaitFlowPreview),
+    ("run_and_stream/f/<path:path>", flow_runs.StreamFlowPath),
+    ("run_and_stream/fv/<str:version>", flow_runs.StreamFlowVersion),
     ("list", jobs.ListJobs),
     ("list_filtered_uuids", jobs.FilteredJobIds),
     ("delete", jobs.DeleteJobs),

@@ -1,7 +1,7 @@
 """Flows: deploy versions, find them, archive and delete them. The only writer of the tables `flow` and `flow_version`.
 
-A flow is one row at a path (settings, access rules) and a line of versions (what it does). Deploying makes a version, makes
-it the live one and queues a job that adds the locks of inline scripts to it, all in one transaction.
+A flow is one row at a path (settings, access rules) and a line of versions (what it does). Deploying makes a version,
+makes it the live one and queues a job that adds the locks of inline scripts to it, all in one transaction.
 """
 
 from dataclasses import dataclass, field

@@ -22,3 +22,14 @@ def wake(flow_ids: Iterable[UUID]) -> None:
         for _, tag in cursor.fetchall():
             wakeups.job_queued(tag)
     wakeups.jobs_changed(ids)
+
+
+def wake_parents(job_ids: Iterable[UUID]) -> None:
+    """Wake the flows that wait for these jobs, in the transaction that ended them outside of their workers."""
+    ids = list(job_ids)
+    if not ids:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(sql.load("parents_of_steps"), {"ids": ids})
+        parents = [row[0] for row in cursor.fetchall()]
+    wake(parents)

@@ -1,9 +1,16 @@
 -- End jobs whose worker fell silent and that may not be restarted. %(restart)s and %(limit)s as in requeue_lost.
 WITH lost AS (
     DELETE FROM queue
-     WHERE running AND last_ping < statement_timestamp() - make_interval(secs => %(timeout_s)s)
-       AND NOT (%(restart)s AND restarts < %(limit)s AND canceled_by IS NULL AND tag <> 'init_script')
-    RETURNING *
+     USING (SELECT queue.id, flow_status.id IS NOT NULL AS is_flow,
+                   coalesce(job.same_worker AND job.flow_step_id IS NOT NULL, false) AS is_bound
+              FROM queue
+              LEFT JOIN job ON job.id = queue.id
+              LEFT JOIN flow_status ON flow_status.id = queue.id
+             WHERE queue.running AND last_ping < statement_timestamp() - make_interval(secs => %(timeout_s)s)) AS what
+     WHERE queue.id = what.id AND running AND last_ping < statement_timestamp() - make_interval(secs => %(timeout_s)s)
+       AND NOT (restarts < %(limit)s AND tag <> 'init_script' AND NOT is_bound
+                AND (%(restart)s AND canceled_by IS NULL OR is_flow))
+    RETURNING queue.*, what.is_flow, what.is_bound
 )
 INSERT INTO completed_job (id, workspace_id, status, started_at, completed_at, duration_ms, result, worker, mem_peak,
                            canceled_by, canceled_reason, restarts)
@@ -17,7 +24,7 @@ SELECT id, workspace_id, CASE WHEN canceled_by IS NULL THEN 'failure' ELSE 'canc
                     'This likely means that the job died on worker %%s, OOM are a common reason for worker crashes. '
                     'Check the workers around the time of the last ping and the exit code if any.',
                     to_char(last_ping AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'), %(timeout_s)s::int,
-                    CASE WHEN tag = 'init_script' THEN 'InitScript'
+                    CASE WHEN tag = 'init_script' THEN 'InitScript' WHEN is_bound THEN 'SameWorker'
                          WHEN %(restart)s THEN format('RestartLimit (%%s)', %(limit)s::int) ELSE 'RestartDisabled' END,
                     worker)))
             ELSE json_build_object('error', json_build_object(
@@ -26,4 +33,5 @@ SELECT id, workspace_id, CASE WHEN canceled_by IS NULL THEN 'failure' ELSE 'canc
                 'reason', canceled_reason, 'canceler', canceled_by)) END,
        worker, mem_peak, canceled_by, canceled_reason, restarts
   FROM lost
-RETURNING id, workspace_id, worker
+RETURNING id, workspace_id, worker,
+          EXISTS (SELECT FROM flow_status WHERE flow_status.id = completed_job.id) AS is_flow

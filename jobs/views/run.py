@@ -11,12 +11,14 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.views.decorators.http import require_POST, require_safe
 
-from jobs import listings, queue, run_list, runs, scripts, waiting
+from jobs import listings, queue, reruns, run_list, runs, waiting
 from jobs.errors import JobNotFound
 from jobs.markup import frame_response, part_of, result_document
-from jobs.models import CompletedJob, Script
+from jobs.models import FLOW_KINDS, CompletedJob, Script
 from jobs.run_list import Run
 from jobs.shapes import JobRow
+from jobs.views import flow_run
+from jobs.views.code import code_of
 from jobs.views.editor import draft_exists
 from jobs.views.endpoints import Answer, endpoint
 from workspaces import pages
@@ -34,10 +36,12 @@ def run(request: HttpRequest, caller: Caller, job_id: UUID) -> HttpResponse:
     """The page. Asked for by htmx: its head, and what has become known since (the result)."""
     job = listings.get_job(caller, workspace_id=caller.workspace_id, job_id=job_id, with_args=True)
     context = _context(caller, job)
+    if job.kind in FLOW_KINDS:
+        return flow_run.page(request, caller, job, context | _inputs(job))
     if pages.is_fragment(request):
         part = "runs/_why.html" if request.GET.get("part") == "why" else "runs/_update.html"
         return render(request, part, context)
-    return render(request, "runs/run.html", context | _code(caller, job) | _inputs(job))
+    return render(request, "runs/run.html", context | code_of(caller, job) | _inputs(job))
 
 
 def _context(caller: Caller, job: JobRow) -> dict[str, Any]:
@@ -103,6 +107,7 @@ def _error(caller: Caller, job: JobRow, size: int) -> dict[str, Any] | None:
         "name": str(error.get("name") or "Error"),
         "message": str(error.get("message") or ""),
         "stack": "\n".join(map(str, stack)) if isinstance(stack, list) else str(stack or ""),
+        "step_id": str(error.get("step_id") or ""),
     }
 
 
@@ -134,21 +139,6 @@ def _form_url(caller: Caller, job: JobRow) -> str:
     if job.runnable_id is None or not job.runnable_path:
         return ""
     return f"{pages.path_url('script-run', caller.workspace_id, job.runnable_path)}?fill={job.id}"
-
-
-def _code(caller: Caller, job: JobRow) -> dict[str, Any]:
-    """The code that ran, at its version; for a test, the code as it was typed."""
-    if job.runnable_id is None:
-        return {"code": job.raw_code, "language": job.script_lang, "version": None}
-    try:
-        version = scripts.get_by_hash(caller, job.runnable_id, scope=None)
-    except NotFound:  # deleted since, or no longer this caller's to read
-        return {"code": None, "language": job.script_lang, "version": None}
-    return {
-        "code": None if version.deleted else version.content,
-        "language": version.language,
-        "version": version,
-    }
 
 
 def _inputs(job: JobRow) -> dict[str, Any]:
@@ -229,6 +219,7 @@ def state(request: HttpRequest, caller: Caller, body: dict[str, Any], job_id: UU
         "durationMs": job.duration_ms,
         "resultSize": _result_size(job) if job.is_completed else 0,
         "args": _decoded(job.args) if len(job.args or "") <= INLINE else None,
+        "argsSize": len(job.args or ""),
         "code": job.raw_code,
     }
 
@@ -281,8 +272,12 @@ def run_again(request: HttpRequest, caller: Caller, job_id: UUID) -> HttpRespons
     """Queue the same run with the same inputs; `latest=1` with the live version of its script."""
     job = listings.get_job(caller, workspace_id=caller.workspace_id, job_id=job_id)
     wishes = {job.runnable_path or "": {"use_latest_version": request.POST.get("latest") == "1"}}
-    answer = runs.rerun_jobs(
-        caller, [job_id], script_options=wishes, options=runs.RunOptions(trigger_kind="ui")
+    answer = reruns.rerun_jobs(
+        caller,
+        [job_id],
+        script_options=wishes,
+        flow_options=wishes,
+        options=runs.RunOptions(trigger_kind="ui"),
     )[0]
     if answer.startswith("Error: "):
         raise BadRequest(answer.removeprefix("Error: "))

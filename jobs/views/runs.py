@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from jobs import run_list, runs
+from jobs import reruns, run_list, runs
 from jobs.run_list import RANGES, TABS, RunQuery
 from workspaces import pages
 from workspaces.access import Caller
@@ -64,6 +64,7 @@ def _context(caller: Caller, query: RunQuery, page: run_list.RunPage) -> dict[st
         "range_label": RANGES[query.range][0] if query.range else "Any time",
         "chips": [{"label": label, "url": _url(caller, rest)} for label, rest in query.chips()],
         "self_url": _url(caller, query),
+        "steps_url": _url(caller, query, steps="" if query.steps else "1"),
         "clear_url": reverse("runs", kwargs={"workspace": caller.workspace_id}),
         "export_url": reverse("runs-export", kwargs={"workspace": caller.workspace_id})
         + pages.clean_query(query.as_params()),
@@ -103,7 +104,7 @@ def batch(request: HttpRequest, caller: Caller) -> HttpResponse:
             "" if done == len(ids) else f", {_runs(len(ids) - done)} had ended already"
         )
     elif deed == "again":
-        answers = runs.rerun_jobs(caller, ids, script_options={}, options=runs.RunOptions(trigger_kind="ui"))
+        answers = reruns.rerun_jobs(caller, ids, options=runs.RunOptions(trigger_kind="ui"))
         failures = [answer.removeprefix("Error: ") for answer in answers if answer.startswith("Error: ")]
         text = f"{_runs(len(answers) - len(failures))} queued again"
         if failures:

@@ -184,6 +184,14 @@ ROUTES: dict[str, Who] = {
     W + "jobs/run_wait_result/preview": Who.DEVELOPER,
     W + "jobs/run_and_stream/p/<path>": Who.RUNNER,
     W + "jobs/run_and_stream/h/<hash>": Who.RUNNER,
+    W + "jobs/run/f/<path>": Who.RUNNER,
+    W + "jobs/run/fv/<version>": Who.RUNNER,
+    W + "jobs/run/preview_flow": Who.DEVELOPER,
+    W + "jobs/run_wait_result/f/<path>": Who.RUNNER,
+    W + "jobs/run_wait_result/fv/<version>": Who.RUNNER,
+    W + "jobs/run_wait_result/preview_flow": Who.DEVELOPER,
+    W + "jobs/run_and_stream/f/<path>": Who.RUNNER,
+    W + "jobs/run_and_stream/fv/<version>": Who.RUNNER,
     # jobs
     W + "jobs/list": Who.MEMBER,
     W + "jobs/list_filtered_uuids": Who.MEMBER,
@@ -310,6 +318,8 @@ BODIES: dict[str, Any] = {
     W + "flows/toggle_workspace_error_handler/<path>": {"muted": True},
     W + "jobs/run/preview": {"content": "def main(): ...", "language": "python3", "args": {}},
     W + "jobs/run_wait_result/preview": {"content": "def main(): ...", "language": "python3", "args": {}},
+    W + "jobs/run/preview_flow": {"value": {"modules": []}, "args": {}},
+    W + "jobs/run_wait_result/preview_flow": {"value": {"modules": []}, "args": {}},
     W + "jobs/delete": ["018f3a52-6b1e-7c9a-9d2f-3f6d0e5b7a10"],
     W + "job_metrics/set_progress/<id>": {"percent": 50},
 }
@@ -346,6 +356,8 @@ def who_may(method: str, route: str) -> Who:
 def address(route: str, **instead: str) -> str:
     """The route with its parameters filled in, some of them with something else than usual."""
     part = route.removeprefix(W).split("/")[0]
+    if route.endswith("/f/<path>"):
+        part = "flows"
     values = {**PARAMETERS, **SPECIAL.get(part, {}), **instead}
     missing = [name for name in re.findall(r"<(\w+)>", route) if name not in values]
     assert not missing, f"{route}: say in PARAMETERS what {missing} stands for"

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from django.db import connection, transaction
 
-from jobs import concurrency, queue, sql
+from jobs import canceling, concurrency, queue, sql
 from jobs.concurrency import Limit, limit_of
 from jobs.models import ConcurrencyPlace, QueuedJob
 
@@ -227,7 +227,7 @@ def test_a_canceled_job_needs_no_place(make_limited: Make) -> None:
     make_limited()
     running, canceled = claim(limit=2)
     take(running)
-    queue.cancel_job(job_id=canceled.id, workspace_id="test", username="alice", reason=None)
+    canceling.cancel_job(job_id=canceled.id, workspace_id="test", username="alice", reason=None)
 
     assert take(canceled) == "taken"
 

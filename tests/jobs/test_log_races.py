@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from django.db import connection
 
-from jobs import queue, sql
+from jobs import canceling, queue, sql
 from jobs.models import CompletedJob
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -42,7 +42,7 @@ def test_canceling_while_output_arrives_at_the_same_end_of_the_log(
 
 def _cancel(job_id: UUID, force: bool) -> bool:
     try:
-        return queue.cancel_job(
+        return canceling.cancel_job(
             job_id=job_id, workspace_id="test", username="alice", reason=None, force=force
         )
     finally:

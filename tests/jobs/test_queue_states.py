@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from jobs import queue
+from jobs import canceling, queue
 from jobs.errors import JobNotFound, LeaseLost
 from jobs.models import CompletedJob, JobStatus, QueuedJob
 
@@ -130,9 +130,9 @@ class QueueMachine(RuleBasedStateMachine):
         job = data.draw(st.sampled_from(jobs))
         if job in self.ended:
             with pytest.raises(JobNotFound, match="has ended"):
-                queue.cancel_job(job_id=job, workspace_id="test", username="u", reason=None, force=force)
+                canceling.cancel_job(job_id=job, workspace_id="test", username="u", reason=None, force=force)
             return
-        over = queue.cancel_job(job_id=job, workspace_id="test", username="u", reason=None, force=force)
+        over = canceling.cancel_job(job_id=job, workspace_id="test", username="u", reason=None, force=force)
         assert over == (force or self.alive[job] is None)
         if over:
             self._end(job, JobStatus.CANCELED)

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from jobs import queue
+from jobs import canceling, queue
 from jobs.models import CompletedJob, JobStatus, QueuedJob, WorkerPing
 from tests.workers.conftest import RunningWorker, ScriptedRunner
 
@@ -138,7 +138,7 @@ def test_a_cancelled_job_is_stopped_at_once_and_recorded_as_canceled(
     job = make_job(raw_code="print begun\nwait")
     is_running(job)
 
-    assert queue.cancel_job(job_id=job, workspace_id="test", username="bob", reason="enough") is False
+    assert canceling.cancel_job(job_id=job, workspace_id="test", username="bob", reason="enough") is False
 
     done = finished(job)
     assert (done.status, done.canceled_by) == (JobStatus.CANCELED, "bob")
@@ -154,7 +154,7 @@ def test_a_forced_cancel_ends_the_job_in_the_database_and_then_on_the_worker(
     job = make_job(raw_code="wait")
     is_running(job)
 
-    assert queue.cancel_job(job_id=job, workspace_id="test", username="bob", reason=None, force=True) is True
+    assert canceling.cancel_job(job_id=job, workspace_id="test", username="bob", reason=None, force=True) is True
 
     wait_until(lambda: worker.runner.cancelled == [job])
     assert CompletedJob.objects.get(pk=job).status == JobStatus.CANCELED

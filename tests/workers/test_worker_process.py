@@ -14,7 +14,7 @@ import psutil
 import pytest
 from django.db.models.functions import Now
 
-from jobs import queue
+from jobs import canceling, queue
 from jobs.models import CompletedJob, JobStatus, QueuedJob, WorkerPing
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -185,7 +185,7 @@ def test_cancelling_kills_all_processes_of_a_job_also_those_in_a_session_of_thei
     printed(job, "begun")
     wait_until(lambda: len(sleepers(worker)) == 2)
 
-    queue.cancel_job(job_id=job, workspace_id="test", username="bob", reason="enough")
+    canceling.cancel_job(job_id=job, workspace_id="test", username="bob", reason="enough")
 
     done = finished(job)
     assert done.status == JobStatus.CANCELED

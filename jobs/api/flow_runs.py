@@ -1,0 +1,198 @@
+"""REST routes that start flows: /api/w/<workspace>/jobs/run/f..., run_wait_result/f..., run_and_stream/f..., restart/f...
+
+They read their queries and bodies as the routes of scripts do (jobs.api.runs).
+"""
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+
+from jobs import flow_runs
+from jobs.api.flows import parse_version
+from jobs.api.replies import read_early_reply, read_reply
+from jobs.api.runs import QueueView, RunQuery, RunView, StreamView, WaitView, payload_of
+from jobs.flow_runs import FlowPreview
+from jobs.flows import deployed
+from jobs.models import Flow, FlowVersion
+from jobs.runs import RunOptions
+from workspaces.api.base import read_body
+from workspaces.api.fields import TEXT_CREATED, Json, JsonObject, Text
+from workspaces.errors import BadRequest
+
+
+class FlowPreviewBody(serializers.Serializer):
+    """A flow to run without deploying it."""
+
+    value = JsonObject()
+    path = Text(required=False, allow_null=True)
+    args = Json(required=False)
+    tag = Text(required=False, allow_null=True)
+    restarted_from = JsonObject(required=False, allow_null=True)
+
+
+class RunFlow(RunView):
+    """Starts a deployed flow."""
+
+    def flow(self, **address: Any) -> tuple[Flow, FlowVersion]:
+        raise NotImplementedError
+
+    def start(self, request: Request, options: RunOptions, wanted: dict[str, Any], **address: Any) -> UUID:
+        flow, version = self.flow(**address)
+        # A waiting client gets the result of this step as soon as it is there, while the flow goes on.
+        self.early_return = (version.value or {}).get("early_return")
+        return flow_runs.run_flow(self.caller, flow, version, payload_of(request, wanted), options)
+
+
+class RunFlowPath(RunFlow):
+    def flow(self, **address: Any) -> tuple[Flow, FlowVersion]:
+        return deployed.get_to_run(self.caller, path=address["path"])
+
+
+class RunFlowVersion(RunFlow):
+    def flow(self, **address: Any) -> tuple[Flow, FlowVersion]:
+        return deployed.get_to_run(self.caller, version=parse_version(address["version"]))
+
+
+class RunFlowPreview(RunView):
+    """Starts a flow as it is written."""
+
+    def start(self, request: Request, options: RunOptions, wanted: dict[str, Any], **address: Any) -> UUID:
+        body = read_body(FlowPreviewBody, request)
+        args = body.get("args")
+        if args is not None and not isinstance(args, dict):
+            raise BadRequest("args must be a JSON object, keyed by the names of the flow's inputs")
+        self.early_return = body["value"].get("early_return")
+        preview = FlowPreview(
+            value=body["value"],
+            path=body.get("path"),
+            args=args or {},
+            tag=body.get("tag"),
+            restarted_from=body.get("restarted_from"),
+        )
+        return flow_runs.run_flow_preview(self.caller, preview, options)
+
+
+# --- asynchronous: answer the id ---
+
+
+class QueueFlowPath(QueueView, RunFlowPath):
+    """Run the live version at a path. Answers the job's id."""
+
+    @extend_schema(operation_id="runFlowByPath", request=dict, parameters=[RunQuery], responses=TEXT_CREATED)
+    def post(self, request: Request, workspace: str, path: str) -> Any:
+        return self.queue(request, path=path)
+
+
+class QueueFlowVersion(QueueView, RunFlowVersion):
+    """Run one version. Answers the job's id."""
+
+    @extend_schema(
+        operation_id="runFlowByVersion", request=dict, parameters=[RunQuery], responses=TEXT_CREATED
+    )
+    def post(self, request: Request, workspace: str, version: str) -> Any:
+        return self.queue(request, version=version)
+
+
+class QueueFlowPreview(QueueView, RunFlowPreview):
+    """Run a flow as it is written. Answers the job's id."""
+
+    @extend_schema(
+        operation_id="runFlowPreview",
+        request=FlowPreviewBody,
+        parameters=[RunQuery],
+        responses=TEXT_CREATED,
+    )
+    def post(self, request: Request, workspace: str) -> Any:
+        return self.queue(request)
+
+
+# --- synchronous: answer the result ---
+
+
+class WaitFlow(WaitView):
+    """Waits for a flow, or for the step whose result the flow returns early."""
+
+    early_return: Any = None  # id of that step
+
+    def look(self, job_id: UUID) -> HttpResponse | None:
+        answer = read_reply(job_id)
+        if answer is not None or not isinstance(self.early_return, str):
+            return answer
+        return read_early_reply(job_id, self.early_return)
+
+
+class WaitFlowPath(WaitFlow, RunFlowPath):
+    """Run the live version at a path and answer its result."""
+
+    @extend_schema(
+        operation_id="runWaitResultFlowByPath", request=dict, parameters=[RunQuery], responses={200: dict}
+    )
+    async def post(self, request: Request, workspace: str, path: str) -> HttpResponseBase:
+        return await self.wait(request, path=path)
+
+    @extend_schema(operation_id="runWaitResultFlowByPathGet", parameters=[RunQuery], responses={200: dict})
+    async def get(self, request: Request, workspace: str, path: str) -> HttpResponseBase:
+        return await self.wait(request, path=path)
+
+
+class WaitFlowVersion(WaitFlow, RunFlowVersion):
+    """Run one version and answer its result."""
+
+    @extend_schema(
+        operation_id="runWaitResultFlowByVersion", request=dict, parameters=[RunQuery], responses={200: dict}
+    )
+    async def post(self, request: Request, workspace: str, version: str) -> HttpResponseBase:
+        return await self.wait(request, version=version)
+
+    @extend_schema(operation_id="runWaitResultFlowByVersionGet", parameters=[RunQuery], responses={200: dict})
+    async def get(self, request: Request, workspace: str, version: str) -> HttpResponseBase:
+        return await self.wait(request, version=version)
+
+
+class WaitFlowPreview(WaitFlow, RunFlowPreview):
+    """Run a flow as it is written and answer its result."""
+
+    @extend_schema(
+        operation_id="runFlowPreviewAndWaitResult",
+        request=FlowPreviewBody,
+        parameters=[RunQuery],
+        responses={200: dict},
+    )
+    async def post(self, request: Request, workspace: str) -> HttpResponseBase:
+        return await self.wait(request)
+
+
+# --- streaming: answer as it goes ---
+
+
+class StreamFlowPath(StreamView, RunFlowPath):
+    """Run the live version at a path and follow it."""
+
+    @extend_schema(
+        operation_id="runAndStreamFlowByPath", request=dict, parameters=[RunQuery], responses={200: str}
+    )
+    async def post(self, request: Request, workspace: str, path: str) -> HttpResponseBase:
+        return await self.stream(request, path=path)
+
+    @extend_schema(operation_id="runAndStreamFlowByPathGet", parameters=[RunQuery], responses={200: str})
+    async def get(self, request: Request, workspace: str, path: str) -> HttpResponseBase:
+        return await self.stream(request, path=path)
+
+
+class StreamFlowVersion(StreamView, RunFlowVersion):
+    """Run one version and follow it."""
+
+    @extend_schema(
+        operation_id="runAndStreamFlowByVersion", request=dict, parameters=[RunQuery], responses={200: str}
+    )
+    async def post(self, request: Request, workspace: str, version: str) -> HttpResponseBase:
+        return await self.stream(request, version=version)
+
+    @extend_schema(operation_id="runAndStreamFlowByVersionGet", parameters=[RunQuery], responses={200: str})
+    async def get(self, request: Request, workspace: str, version: str) -> HttpResponseBase:
+        return await self.stream(request, version=version)
