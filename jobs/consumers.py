@@ -3,7 +3,11 @@
 Messages of `/ws/w/<workspace>/jobs/<id>?log_offset=N`, all JSON:
     {"type": "log", "offset": N, "text": "...", "next": M}   characters N to M of the log; resume with log_offset=M
     {"type": "status", "job": {...}}                          whenever something about the job changed, and at first
+    {"type": "flow", "whole": bool, "states": {...}}          flows: the steps whose state changed (null: has none any
+                                                              more), `whole`: all of them, at first and after a "watch"
     {"type": "done"}                                          it is over and its log complete; closed with 1000
+The client of a flow may say {"watch": {"<loop id>": n}}: show these iterations; {"watch": null}: nobody looks, rest.
+The same in the address: &watch={"c":9}.
 Of `/ws/w/<workspace>/runs`: {"type": "tick"} at first and whenever runs were queued, started or ended, at most once a
 second.
 
@@ -25,7 +29,9 @@ from django.db import DatabaseError, connection
 from django.http import parse_cookie
 
 from jobs import listings
-from jobs.following import follow_job, in_database, state_json
+from jobs.following import FlowFollower, FlowNews, follow_job, in_database, state_json
+from jobs.models import FLOW_KINDS
+from jobs.shapes import JobRow
 from workspaces.access import Caller, enter_workspace
 from workspaces.errors import DomainError, NotFound, NotSignedIn, PermissionDenied
 from workspaces.middleware import TOKEN_COOKIE
@@ -35,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 RECHECK_S = 30.0  # how long a revoked right may go on being used
 TICK_S = 1.0
+_LONGEST_WISH = 100_000  # characters that a client may say at once
 _COUNTED = 1000  # beyond this many queued jobs a change may go unseen, so ticks come unasked
 
 SIGNED_OUT, NO_RIGHT, UNKNOWN, TRY_AGAIN, FAILED = 4401, 4403, 4404, 1013, 1011
@@ -131,9 +138,12 @@ class _Consumer(AsyncWebsocketConsumer):
 
 
 class JobConsumer(_Consumer):
-    """One job: its log from an offset on and its state, until it is over."""
+    """One job: its log from an offset on and its state, until it is over; of a flow the states of its steps too."""
 
-    def authorize(self) -> UUID:
+    _flow: FlowFollower | None = None
+    _picture: "asyncio.Task[None] | None" = None
+
+    def authorize(self) -> JobRow:
         try:
             job_id = UUID(self.scope["url_route"]["kwargs"]["id"])
         except ValueError:
@@ -142,10 +152,44 @@ class JobConsumer(_Consumer):
             caller = self.caller()
         except NotSignedIn:
             caller = None
-        return listings.get_job(caller, workspace_id=self.workspace_id, job_id=job_id).id
+        return listings.get_job(caller, workspace_id=self.workspace_id, job_id=job_id)
 
     async def serve(self) -> None:
-        job_id = await in_database(self.authorize)
+        job = await in_database(self.authorize)
+        if job.kind not in FLOW_KINDS:
+            await self._serve_job(job.id)
+            return
+        self._flow = FlowFollower(job.id)
+        self._flow.choose(_iterations(self.query("watch")))
+        self._picture = asyncio.create_task(self._serve_flow(self._flow), name="websocket flow")
+        try:
+            await self._serve_job(job.id)
+        finally:
+            await self._end_picture()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if self._flow is None or not text_data or len(text_data) > _LONGEST_WISH:
+            return
+        with contextlib.suppress(ValueError, RecursionError):
+            wish = json.loads(text_data)
+            if isinstance(wish, dict) and "watch" in wish:
+                self._flow.choose(None if wish["watch"] is None else _iterations(json.dumps(wish["watch"])))
+
+    async def _serve_flow(self, flow: FlowFollower) -> None:
+        try:
+            async for news in flow.news():
+                await self._say_flow(news)
+        except DatabaseError as exc:  # the job's own messages end the socket
+            logger.warning("no picture of a flow, the database is away: %s", exc)
+        except NotFound:
+            pass  # its definition was deleted: there is nothing to draw
+        except Exception:
+            logger.exception("the picture of a flow failed path=%s", self.scope["path"])
+
+    async def _say_flow(self, news: FlowNews) -> None:
+        await self.say({"type": "flow", "whole": news.is_whole, "states": news.states})
+
+    async def _serve_job(self, job_id: UUID) -> None:
         checked_at = time.monotonic()
         raw = self.query("log_offset") or "0"
         offset = int(raw) if raw.isascii() and raw.isdigit() and len(raw) < 16 else 0
@@ -170,9 +214,34 @@ class JobConsumer(_Consumer):
                 await self.say({"type": "status", "job": state})
                 shown = state
             if snapshot.is_final:
+                await self._say_last_picture()
                 await self.say({"type": "done"})
                 return
         raise NotFound("the job was deleted")
+
+    async def _end_picture(self) -> None:
+        if self._picture is not None:
+            self._picture.cancel()
+            await asyncio.gather(self._picture, return_exceptions=True)
+
+    async def _say_last_picture(self) -> None:
+        """What the last steps came to: the picture may lag behind the end of the flow."""
+        if self._flow is not None:
+            await self._end_picture()
+            with contextlib.suppress(NotFound):
+                if (news := await self._flow.look()) is not None:
+                    await self._say_flow(news)
+
+
+def _iterations(text: str | None) -> dict[str, int]:
+    """{"c": 9} as the client says it; whatever is wrong with it is left out."""
+    try:
+        given = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(given, dict):
+        return {}
+    return {str(id): n for id, n in given.items() if isinstance(n, int) and not isinstance(n, bool)}
 
 
 class RunsConsumer(_Consumer):

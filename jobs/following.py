@@ -17,6 +17,8 @@ from uuid import UUID
 from django.db import connection
 
 from jobs import queue, sql
+from jobs.flows import picture
+from jobs.flows.picture import FlowRun
 from jobs.listener import JobWatch, get_listener
 from jobs.shapes import iso
 
@@ -25,6 +27,7 @@ T = TypeVar("T")
 
 BATCH_S = 0.1  # between two updates of one follower: at most ten a second, the first at once
 BATCH_CHARS = 256 * 1024  # of log in one update
+FLOW_BATCH_S = 0.2  # between two pictures of a flow
 _threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="follow")
 
 
@@ -177,3 +180,79 @@ def state_json(state: JobState) -> dict[str, Any]:
         "mem_peak": state.mem_peak,
         "progress": state.progress,
     }
+
+
+# --- following a flow ---
+
+
+@dataclass(frozen=True, slots=True)
+class FlowNews:
+    """What changed in the picture of a flow (jobs.flows.picture): the states of these steps, None for those that have
+    none any more. `is_whole`: these are all of them."""
+
+    states: dict[str, dict[str, Any] | None]
+    is_whole: bool
+
+
+class FlowFollower:
+    """Follows the picture of one flow run, at most FLOW_BATCH_S apart; a slow picture is asked for less often."""
+
+    def __init__(self, job_id: UUID) -> None:
+        self.job_id = job_id
+        self._run: FlowRun | None = None
+        self._chosen: dict[str, int] | None = {}  # None: nobody looks
+        self._known: dict[str, dict[str, Any]] | None = None
+        self._changed = asyncio.Event()
+
+    def choose(self, chosen: dict[str, int] | None) -> None:
+        """Show these iterations from now on, and everything again; None: nothing until further notice."""
+        self._chosen, self._known = chosen, None
+        self._changed.set()
+
+    async def look(self) -> FlowNews | None:
+        """What is new now; None when nothing is, or when nobody looks."""
+        chosen = self._chosen
+        if chosen is None:
+            return None
+        run, states = await in_database(self._read, chosen)
+        self._run, known = run, self._known
+        if chosen is not self._chosen:  # changed its mind meanwhile
+            return None
+        self._known = states
+        if known is None:
+            return FlowNews(dict(states), is_whole=True)
+        changed: dict[str, dict[str, Any] | None] = {
+            id: state for id, state in states.items() if known.get(id) != state
+        }
+        changed |= {id: None for id in known if id not in states}
+        return FlowNews(changed, is_whole=False) if changed else None
+
+    def _read(self, chosen: dict[str, int]) -> "tuple[FlowRun, dict[str, dict[str, Any]]]":
+        run = self._run or picture.read_run(self.job_id)
+        return run, picture.step_states(run, chosen)
+
+    async def news(self) -> AsyncIterator[FlowNews]:
+        """Everything at first, then what changes. Never ends by itself."""
+        listener = await get_listener()
+        with listener.watch_job(self.job_id) as watch:
+            while True:
+                began = time.monotonic()
+                self._changed.clear()
+                found = await self.look()
+                cost = time.monotonic() - began
+                if found is not None:
+                    yield found
+                if self._run is not None and self._known is not None:
+                    listener.watch_also(watch, picture.flows_of(self._run, self._known) - {self.job_id})
+                await asyncio.sleep(max(FLOW_BATCH_S, 4 * cost) - cost)
+                await self._wait(watch)
+
+    async def _wait(self, watch: JobWatch) -> None:
+        waits = [asyncio.ensure_future(self._changed.wait())]
+        if self._chosen is not None:
+            waits.append(asyncio.ensure_future(watch.wait(5.0)))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()

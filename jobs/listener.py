@@ -16,7 +16,7 @@ import contextlib
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from uuid import UUID
 
@@ -41,6 +41,7 @@ class JobWatch:
     def __init__(self, listener: "Listener") -> None:
         self._listener = listener
         self._changed = asyncio.Event()
+        self.also: frozenset[str] = frozenset()  # further jobs; see `Listener.watch_also`
 
     def notify(self) -> None:
         """Something about the job changed."""
@@ -123,9 +124,22 @@ class Listener:
         try:
             yield watch
         finally:
-            self._watches[key].discard(watch)
-            if not self._watches[key]:
-                del self._watches[key]
+            self.watch_also(watch, ())
+            self._forget(key, watch)
+
+    def watch_also(self, watch: JobWatch, job_ids: Iterable[UUID]) -> None:
+        """Wake this watch for these jobs too, and no longer for those named in an earlier call."""
+        wanted = frozenset(map(str, job_ids))
+        before, watch.also = watch.also, wanted
+        for key in wanted - before:
+            self._watches[key].add(watch)
+        for key in before - wanted:
+            self._forget(key, watch)
+
+    def _forget(self, key: str, watch: JobWatch) -> None:
+        self._watches[key].discard(watch)
+        if not self._watches[key]:
+            del self._watches[key]
 
     def on_queue(self, callback: QueueCallback) -> Callable[[], None]:
         """Call back with each tag that got work. The answer ends the subscription."""

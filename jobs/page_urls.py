@@ -7,7 +7,7 @@ f/ or g/.
 
 from django.urls import path
 
-from jobs.views import editor, run, run_form, runs, scripts
+from jobs.views import editor, flow_run, run, run_form, runs, scripts
 
 urlpatterns = [
     path("w/<str:workspace>/runs/", runs.runs_page, name="runs"),
@@ -20,6 +20,12 @@ urlpatterns = [
     path("w/<str:workspace>/runs/<uuid:job_id>/file", run.result_file, name="run-result-file"),
     path("w/<str:workspace>/runs/<uuid:job_id>/args.json", run.args_json, name="run-args"),
     path("w/<str:workspace>/runs/<uuid:job_id>/log.txt", run.logs, name="run-log"),
+    path("w/<str:workspace>/runs/<uuid:job_id>/flow.json", flow_run.flow_json, name="run-flow"),
+    path(
+        "w/<str:workspace>/runs/<uuid:job_id>/iterations.json", flow_run.iterations_json, name="run-iterations"
+    ),
+    path("w/<str:workspace>/runs/<uuid:job_id>/timeline.json", flow_run.timeline_json, name="run-timeline"),
+    path("w/<str:workspace>/runs/<uuid:job_id>/code.json", flow_run.code_json, name="run-code"),
     path("w/<str:workspace>/runs/<uuid:job_id>/cancel/", run.cancel, name="run-cancel"),
     path("w/<str:workspace>/runs/<uuid:job_id>/again/", run.run_again, name="run-again"),
     path("w/<str:workspace>/runs/<uuid:job_id>/now/", run.run_now, name="run-now"),

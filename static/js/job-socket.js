@@ -8,7 +8,7 @@ const sockets = new Map(); // path -> JobSocket
 const skip = (text, count) => (count > 0 ? [...text].slice(count).join("") : text);
 
 class JobSocket {
-  #path; #ws = null; #followers = new Set(); #retry = 0; #timer = 0; #offset = 0; #status = null; #finished = false; #state = "connecting";
+  #path; #ws = null; #followers = new Set(); #retry = 0; #timer = 0; #offset = 0; #status = null; #finished = false; #state = "connecting"; #watch; #paused = false;
   constructor(path) { this.#path = path; }
 
   add(follower) {
@@ -36,6 +36,13 @@ class JobSocket {
     this.#drop();
   }
 
+  /** Of a flow: which iterations to tell about ({loop id: n}); null: none, nobody looks. */
+  watch(iterations) {
+    this.#paused = iterations === null;
+    if (iterations) this.#watch = iterations;
+    if (this.#ws?.readyState === WebSocket.OPEN) this.#ws.send(JSON.stringify({ watch: iterations }));
+  }
+
   #drop() {
     const old = this.#ws;
     this.#ws = null;
@@ -48,8 +55,9 @@ class JobSocket {
     const url = new URL(this.#path, location.href);
     url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
     url.searchParams.set("log_offset", this.#offset);
+    if (this.#watch) url.searchParams.set("watch", JSON.stringify(this.#watch));
     const ws = (this.#ws = new WebSocket(url));
-    ws.onopen = () => this.#say("open");
+    ws.onopen = () => { this.#say("open"); if (this.#paused) ws.send('{"watch": null}'); };
     ws.onmessage = (e) => { if (ws === this.#ws) this.#take(JSON.parse(e.data)); };
     ws.onclose = (e) => {
       if (ws !== this.#ws) return;
@@ -80,6 +88,8 @@ class JobSocket {
     } else if (message.type === "status") {
       this.#status = message.job;
       for (const f of this.#followers) f.status?.(message.job);
+    } else if (message.type === "flow") {
+      for (const f of this.#followers) f.flow?.(message);
     } else if (message.type === "done") {
       this.#finished = true;
       for (const f of this.#followers) f.done?.();
@@ -89,7 +99,8 @@ class JobSocket {
 
 /**
  * Follow a job. `follower` may hold: offset (code points of log already shown), log(text), status(job), done(),
- * state("connecting" | "open" | "reconnecting" | "refused" | "closed", code?). Returns a function that stops following.
+ * state("connecting" | "open" | "reconnecting" | "refused" | "closed", code?), and for flows flow({whole, states}).
+ * Returns a function that stops following.
  */
 export function follow(path, follower) {
   if (!sockets.has(path)) sockets.set(path, new JobSocket(path));
@@ -97,3 +108,6 @@ export function follow(path, follower) {
   socket.add(follower);
   return () => socket.remove(follower);
 }
+
+/** Choose the iterations that a followed flow tells about; null: none for now. The answer is a whole new picture. */
+export const watch = (path, iterations) => sockets.get(path)?.watch(iterations);

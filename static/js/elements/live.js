@@ -2,7 +2,8 @@ import { follow } from "../job-socket.js";
 
 /**
  * <wm-live src="/ws/w/acme/jobs/<id>">: turns a job's websocket into events on this element, which bubble:
- * "wm-status" (detail: the job's status object, only when it changed), "wm-done", "wm-connection" (detail: {state}).
+ * "wm-status" (detail: the job's status object, only when it changed), "wm-done", "wm-connection" (detail: {state});
+ * of a flow also "wm-flow" (detail: {whole, states}: the steps whose state changed).
  * Draws nothing by itself; what lies inside stays as the server rendered it.
  */
 class Live extends HTMLElement {
@@ -23,6 +24,7 @@ class Live extends HTMLElement {
         const now = JSON.stringify(job);
         if (now !== last) { last = now; tell("wm-status", job); }
       },
+      flow: (message) => tell("wm-flow", message),
       done: () => tell("wm-done", {}),
       state: (state, code) => { this.dataset.state = state; tell("wm-connection", { state, code }); },
     });
