@@ -129,6 +129,7 @@ class JobFilters:
     parent_job: UUID | None = None
     has_null_parent: bool | None = None
     is_flow_step: bool | None = None
+    without_steps: bool = False  # of flows; nor jobs that look for the dependencies of a deployment
     args: Any = None  # JSON that the arguments must contain
     result: Any = None  # JSON that the result must contain
     search: str | None = None  # in path, creator, tag, worker, id

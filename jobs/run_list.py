@@ -13,7 +13,7 @@ from django.utils.dateparse import parse_datetime
 
 from jobs import listings
 from jobs.listings import Cursor, JobFilters
-from jobs.models import JobKind, Script
+from jobs.models import Flow, JobKind, Script
 from jobs.shapes import JobRow
 from workspaces.access import Caller
 from workspaces.errors import BadRequest
@@ -39,6 +39,10 @@ RANGES: Mapping[str, tuple[str, timedelta]] = {
     "7d": ("Last 7 days", timedelta(days=7)),
     "30d": ("Last 30 days", timedelta(days=30)),
 }
+# Kinds of jobs that a flow or a deployment started, hardly ever a person.
+STEP_KINDS = frozenset(
+    {JobKind.FLOW_BODY, JobKind.FLOW_SCRIPT, JobKind.IDENTITY, JobKind.AI_AGENT, JobKind.FLOW_DEPENDENCIES}
+)
 KEYS = ("path", "user", "worker", "tag", "label", "trigger", "kind")
 _JSON = ("args", "result")  # args.name:value, result.name:value
 _TOKEN = re.compile(r'(?:([A-Za-z_][\w.]*):)?(?:"([^"]*)"|(\S+))')
@@ -62,11 +66,14 @@ class RunQuery:
     range: str = ""  # a key of RANGES
     since: datetime | None = None
     until: datetime | None = None
+    steps: bool = False  # steps of flows, and jobs that look for dependencies, too
     problems: tuple[str, ...] = ()  # what of the query could not be understood, as sentences
 
     @property
     def is_filtered(self) -> bool:
-        return any(getattr(self, field.name) for field in fields(self) if field.name != "problems")
+        return any(
+            getattr(self, field.name) for field in fields(self) if field.name not in ("problems", "steps")
+        )
 
     def as_filters(self) -> JobFilters:
         """What `listings` understands."""
@@ -82,6 +89,7 @@ class RunQuery:
             label=listings.patterns(self.label, allow_wildcards=True),
             trigger_kinds=[self.trigger] if self.trigger else None,
             kinds=[self.kind] if self.kind else None,
+            without_steps=not self.steps,
             args=_contained(self.args),
             result=_contained(self.result),
             search=self.text,
@@ -105,6 +113,7 @@ class RunQuery:
             "range": self.range,
             "since": self.since.isoformat() if self.since and not self.range else "",
             "until": self.until.isoformat() if self.until else "",
+            "steps": "1" if self.steps else "",
         }
         return {name: value for name, value in given.items() if value}
 
@@ -131,6 +140,8 @@ class RunQuery:
             yield f"From {self.since:%d %b %Y, %H:%M} UTC", replace(self, since=None)
         if self.until:
             yield f"Until {self.until:%d %b %Y, %H:%M} UTC", replace(self, until=None)
+        if self.steps and self.kind not in STEP_KINDS:
+            yield "Steps of flows too", replace(self, steps=False)
 
 
 def _at_or_below(path: str | None) -> list[str] | None:
@@ -190,6 +201,8 @@ def parse_query(params: Mapping[str, Any]) -> RunQuery:
         since=_moment(params, "since", problems),
         until=_moment(params, "until", problems),
         text=" ".join(words) or None,
+        # A kind that only steps have is asked for: then hiding steps would hide everything.
+        steps=params.get("steps") == "1" or found.get("kind") in STEP_KINDS,
         problems=tuple(problems),
         **found,
     )
@@ -212,20 +225,55 @@ def _moment(params: Mapping[str, Any], name: str, problems: list[str]) -> dateti
     return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
 
 
+# Jobs whose runnable_id is a script's hash, and those whose runnable_path is a flow's.
+_OF_SCRIPTS = frozenset({JobKind.SCRIPT, JobKind.SINGLE_STEP_FLOW})
+_OF_FLOWS = frozenset({JobKind.FLOW, JobKind.FLOW_BODY, JobKind.FLOW_SCRIPT, JobKind.FLOW_DEPENDENCIES})
+
+_ICONS: Mapping[str, str] = {
+    JobKind.FLOW: "workflow",
+    JobKind.FLOW_PREVIEW: "workflow",
+    JobKind.FLOW_BODY: "workflow",
+    JobKind.SINGLE_STEP_FLOW: "rotate-ccw",
+    JobKind.PREVIEW: "braces",
+    JobKind.IDENTITY: "arrow-down",
+    JobKind.AI_AGENT: "zap",
+    JobKind.FLOW_DEPENDENCIES: "package",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """A run as lists and its own page show it."""
 
     job: JobRow
-    summary: str = ""  # of the script version that it ran
+    summary: str = ""  # of the script version or flow that it ran
 
     @property
     def title(self) -> str:
-        """What people call it: the summary, else the last part of the path."""
-        path = self.job.runnable_path
-        if self.job.kind == JobKind.PREVIEW:
-            return f"Test of {path}" if path else "Test"
-        return self.summary or (path or "Code").rsplit("/", 1)[-1]
+        """What people call it: the summary, else the last part of the path; of a step also which one it is."""
+        job = self.job
+        name = self.summary or (job.runnable_path or "Code").rsplit("/", 1)[-1]
+        if job.kind in (JobKind.PREVIEW, JobKind.FLOW_PREVIEW):
+            return f"Test of {job.runnable_path}" if job.runnable_path else "Test"
+        if job.kind == JobKind.FLOW_DEPENDENCIES:
+            return f"Dependencies of {name}"
+        if job.kind in (JobKind.FLOW_BODY, JobKind.FLOW_SCRIPT, JobKind.IDENTITY, JobKind.AI_AGENT):
+            return f"{name}, step {job.flow_step_id}" if job.flow_step_id else name
+        return name
+
+    @property
+    def icon(self) -> str:
+        """The icon of its kind; "" for a script, whose language has one."""
+        return _ICONS.get(self.job.kind, "")
+
+    @property
+    def page_url(self) -> str:
+        """The page of the script or flow that it ran; "" for code that has none."""
+        job = self.job
+        kind = {JobKind.SCRIPT: "scripts", JobKind.SINGLE_STEP_FLOW: "scripts"}.get(
+            JobKind(job.kind), "flows" if job.kind in (JobKind.FLOW, JobKind.FLOW_DEPENDENCIES) else ""
+        )
+        return f"/w/{job.workspace_id}/{kind}/{job.runnable_path}/" if kind and job.runnable_path else ""
 
     @property
     def status(self) -> str:
@@ -241,12 +289,14 @@ class Run:
 
     @property
     def is_preview(self) -> bool:
-        return self.job.kind == JobKind.PREVIEW
+        return self.job.kind in (JobKind.PREVIEW, JobKind.FLOW_PREVIEW)
 
     @property
     def source(self) -> str:
         """What started it, in a word or two."""
         kind = self.job.trigger_kind
+        if self.job.flow_step_id:
+            return "in a flow"
         return {None: "API", "ui": "by hand"}.get(kind, kind or "")
 
 
@@ -270,16 +320,19 @@ def list_runs(caller: Caller, query: RunQuery, *, cursor: str = "", limit: int =
 
 
 def with_summaries(caller: Caller, jobs: Iterable[JobRow]) -> list[Run]:
-    """The jobs with the summaries of what they ran, looked up in one query."""
+    """The jobs with the summaries of what they ran, looked up in one query for scripts and one for flows."""
     rows = list(jobs)
-    hashes = {job.runnable_id for job in rows if job.runnable_id is not None}
-    versions = (
-        Script.objects.filter(workspace_id=caller.workspace_id, hash__in=hashes)
-        if hashes
-        else Script.objects.none()
-    )
-    summaries = dict(versions.values_list("hash", "summary"))
-    return [Run(job, summaries.get(job.runnable_id or 0, "")) for job in rows]
+    hashes = {job.runnable_id for job in rows if job.kind in _OF_SCRIPTS and job.runnable_id is not None}
+    paths = {job.runnable_path for job in rows if job.kind in _OF_FLOWS and job.runnable_path}
+    of_scripts = Script.objects.filter(workspace_id=caller.workspace_id, hash__in=hashes)
+    of_flows = Flow.objects.filter(workspace_id=caller.workspace_id, path__in=paths)
+    summaries: dict[Any, str] = dict(of_scripts.values_list("hash", "summary")) if hashes else {}
+    if paths:
+        summaries |= dict(of_flows.values_list("path", "summary"))
+    return [
+        Run(job, summaries.get(job.runnable_path if job.kind in _OF_FLOWS else job.runnable_id, ""))
+        for job in rows
+    ]
 
 
 def count_newer(caller: Caller, query: RunQuery, *, newest: str) -> int:

@@ -178,9 +178,7 @@ def _order(row: Listed) -> _Place:
     return (row.used_at, row.kind, row.id)
 
 
-def _newest_first(
-    rows: QuerySet[M], kind: str, after: _Place | None, limit: int
-) -> list[M]:
+def _newest_first(rows: QuerySet[M], kind: str, after: _Place | None, limit: int) -> list[M]:
     if after is not None:
         used_at, after_kind, id = after
         older = Q(used_at__lt=used_at)

@@ -41,6 +41,7 @@ SELECT id, workspace_id, kind, runnable_id, runnable_path, script_lang, tag, pri
    AND (%(parent_job)s::uuid IS NULL OR parent_job = %(parent_job)s::uuid)
    AND (%(has_null_parent)s::boolean IS NULL OR (parent_job IS NULL) = %(has_null_parent)s::boolean)
    AND (%(is_flow_step)s::boolean IS NULL OR (flow_step_id IS NOT NULL) = %(is_flow_step)s::boolean)
+   AND (NOT %(without_steps)s OR (flow_step_id IS NULL AND kind <> 'flowdependencies'))
    AND (%(args)s::jsonb IS NULL OR args @> %(args)s::jsonb)
    AND (%(result)s::jsonb IS NULL OR result::jsonb @> %(result)s::jsonb)
    AND (%(search)s::text IS NULL OR runnable_path ILIKE %(search)s::text OR created_by ILIKE %(search)s::text

@@ -4,14 +4,15 @@ import csv
 import io
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from jobs import runs, scripts
-from jobs.models import CompletedJob, Job, QueuedJob
+from jobs import listings, queue, run_list, runs, scripts, sql
+from jobs.models import CompletedJob, Flow, Job, JobKind, QueuedJob
 from jobs.payloads import Payload
 from jobs.run_list import PAGE, parse_query
 from tests.jobs.pages.conftest import CODE
@@ -247,3 +248,96 @@ def test_no_address_makes_the_list_fail(query, browser_of, start):
     exported = browser_of("alice").get(f"/w/acme/runs/export.csv?{query}")
     assert exported.status_code < 500
     assert b"".join(exported.streaming_content) if exported.streaming else True
+
+
+# --- flows ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def push(acme) -> Callable[..., UUID]:
+    """Queue a job of any kind, by alice."""
+
+    def push(kind: str, path: str = "f/shared/onboard", **given: Any) -> UUID:
+        request = queue.JobRequest(
+            workspace_id="acme",
+            kind=kind,
+            runnable_path=path,
+            tag="flow",
+            args={},
+            created_by="alice",
+            permissioned_as="u/alice",
+            permissioned_as_email="alice@example.com",
+            **given,
+        )
+        return queue.push_job(request)
+
+    return push
+
+
+def test_steps_of_flows_show_only_when_asked_for_and_the_chip_says_so(browser_of, push):
+    flow = push(JobKind.FLOW)
+    step = push(JobKind.FLOW_SCRIPT, parent_job=flow, flow_step_id="a", language="python3")
+    found = push(JobKind.FLOW_DEPENDENCIES)
+    browser = browser_of("alice")
+
+    without = browser.get(URL)
+    all_of_them = browser.get(URL, {"steps": "1"})
+
+    assert [run.job.id for run in without.context["page"].runs] == [flow]
+    assert {run.job.id for run in all_of_them.context["page"].runs} == {flow, step, found}
+    assert 'aria-label="Remove the filter Steps of flows too"' in all_of_them.content.decode()
+    assert without.context["tabs"][0]["count"] == 1
+
+
+def test_a_kind_that_only_steps_have_shows_them(browser_of, push):
+    flow = push(JobKind.FLOW)
+    step = push(JobKind.FLOW_SCRIPT, parent_job=flow, flow_step_id="a")
+
+    page = browser_of("alice").get(URL, {"q": "kind:flowscript"})
+
+    assert [run.job.id for run in page.context["page"].runs] == [step]
+
+
+def test_a_list_that_is_empty_for_want_of_steps_offers_them(browser_of, push):
+    flow = push(JobKind.FLOW)
+    push(JobKind.SCRIPT, "f/shared/inner", parent_job=flow, flow_step_id="a")
+
+    text = browser_of("alice").get(URL, {"q": "path:f/shared/inner"}).content.decode()
+
+    assert "steps of flows are not searched" in text
+    assert "Steps of flows too" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "title", "page"),
+    [
+        ("flow", {}, "Onboard", "/w/acme/flows/f/shared/onboard/"),
+        ("flowpreview", {}, "Test of f/shared/onboard", ""),
+        ("flowscript", {"flow_step_id": "a"}, "Onboard, step a", ""),
+        ("flownode", {"flow_step_id": "b"}, "Onboard, step b", ""),
+        ("flowdependencies", {}, "Dependencies of Onboard", "/w/acme/flows/f/shared/onboard/"),
+        ("script", {"flow_step_id": "c"}, "onboard", "/w/acme/scripts/f/shared/onboard/"),
+    ],
+)
+def test_every_kind_of_run_is_named_for_what_it_is(alice, push, kind, given, title, page):
+    Flow.objects.create(
+        workspace_id="acme", path="f/shared/onboard", version_id=1, summary="Onboard", edited_by="alice"
+    )
+    push(kind, parent_job=push(JobKind.FLOW) if given else None, **given)
+
+    newest = run_list.list_runs(alice, parse_query({"steps": "1"})).runs[0]
+
+    assert (newest.title, newest.page_url) == (title, page)
+    assert newest.source == ("in a flow" if given else "API")
+
+
+def test_the_newest_runs_are_found_without_walking_through_steps(alice, push):
+    filters = parse_query({}).as_filters()
+    statement = sql.load("list_jobs") + " ORDER BY created_at DESC, id DESC LIMIT 50"
+    parameters = listings._filter_parameters(alice, filters) | {"cursor_at": None, "cursor_id": None}
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute("EXPLAIN " + statement, parameters)
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+
+    assert "job_newest_run_idx" in plan

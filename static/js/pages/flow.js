@@ -1,0 +1,62 @@
+// The overview of a flow: its graph and outline show the same step, whose details stand below; YAML is loaded when asked for.
+import "../elements/flow-graph.js";
+import "../elements/flow-outline.js";
+import { html, nothing, render } from "../../vendor/lit.js";
+import { everyModule } from "../flow-layout.js";
+import { LANGUAGE, kindName, marks, moduleIcon, subtitle, title } from "../flow-module.js";
+import { iconHref, json } from "../dom.js";
+
+const value = json("flow-value"), base = location.pathname.match(/^\/w\/[^/]+\//)[0];
+const graph = document.getElementById("graph"), outline = document.getElementById("outline"), panel = document.getElementById("step");
+const modules = new Map([...everyModule(value)].map(({ module }) => [module.id, module]));
+outline.value = value;
+
+const ico = (name) => html`<svg class="i" aria-hidden="true"><use href=${iconHref(name)}></use></svg>`;
+const plain = (transform) => (transform?.type === "javascript" ? transform.expr : transform?.type === "ai" ? "chosen by the agent" : JSON.stringify(transform?.value) ?? "");
+
+function callee({ type, path, hash }) {
+  if ((type !== "script" && type !== "flow") || !path) return nothing;
+  const where = path.startsWith("hub/") ? html`<span class="mono">${path}</span>` : html`<a class="link mono" href="${base}${type}s/${path}/">${path}</a>`;
+  return html`<div><dt>Runs</dt><dd>${where}${hash ? html` <span class="dim">version ${hash.slice(0, 8)}</span>` : nothing}</dd></div>`;
+}
+function inputs(transforms) {
+  const names = Object.keys(transforms ?? {});
+  if (!names.length) return nothing;
+  return html`<div class="table-card"><table class="table"><caption class="vh">Inputs of the step</caption><thead><tr><th scope="col">Input</th><th scope="col">Value</th></tr></thead><tbody>
+    ${names.map((name) => html`<tr><td class="mono">${name}</td><td class="mono wrap">${plain(transforms[name])}</td></tr>`)}</tbody></table></div>`;
+}
+function code({ type, content, language }) {
+  if (type !== "rawscript") return nothing;
+  import("../elements/code.js");
+  // A new element for every step: a wm-code keeps what it was given first.
+  const editor = Object.assign(document.createElement("wm-code"), { value: content ?? "" });
+  editor.setAttribute("language", language ?? "");
+  editor.setAttribute("label", "Code of the step");
+  editor.toggleAttribute("readonly", true);
+  return html`<div class="flow-overview-code">${editor}</div>`;
+}
+function show(id) {
+  const module = modules.get(id);
+  if (!module) return;
+  graph.selected = outline.selected = id;
+  const inner = module.value ?? {}, options = marks(module);
+  panel.hidden = false;
+  render(html`<div class="card-head">${ico(moduleIcon(module))}<h2 class="clip">${title(module)}</h2>${inner.type === "rawscript" ? html`<span class="lang">${LANGUAGE[inner.language]?.[1] ?? inner.language}</span>` : nothing}<span class="sid">${id}</span></div>
+    <div class="pad stack"><dl class="facts"><div><dt>Kind</dt><dd>${kindName(module)}</dd></div>${callee(inner)}${inner.type !== "script" && inner.type !== "flow" && inner.type !== "rawscript" ? html`<div><dt class="vh">How</dt><dd>${subtitle(module)}</dd></div>` : nothing}</dl>
+      ${options.length ? html`<ul class="flow-overview-marks">${options.map(([name, words]) => html`<li>${ico(name)}<span>${words}</span></li>`)}</ul>` : nothing}</div>
+    ${inputs(inner.input_transforms)}${code(inner)}`, panel);
+}
+document.addEventListener("wm-select", (e) => show(e.detail.id));
+document.addEventListener("wm-open", () => panel.scrollIntoView({ block: "nearest" }));
+
+const yaml = document.getElementById("p-yaml");
+yaml.addEventListener("wm-show", async () => {
+  if (yaml.firstChild) return;
+  await import("../elements/code.js");
+  const answer = await fetch(yaml.dataset.src), text = await answer.text();
+  const editor = Object.assign(document.createElement("wm-code"), { value: text });
+  editor.setAttribute("language", "yaml");
+  editor.setAttribute("label", "The flow as YAML");
+  editor.toggleAttribute("readonly", true);
+  yaml.replaceChildren(editor);
+});
