@@ -14,6 +14,7 @@ MOST_ITEMS = 200  # of one level
 PREVIEW = 80  # characters of a text
 SMALL = 2_000  # characters of JSON: values up to here come along whole
 MAX_DEPTH = 64  # of a way
+MAX_WHOLE = 20_000_000  # characters of a result that is read at once
 
 Way = list[str | int]  # keys and indices, outermost first
 
@@ -37,6 +38,30 @@ def peek(caller: Caller, flow_id: UUID, root: str, way: Way, *, offset: int = 0)
     if not root.startswith("step:"):
         raise BadRequest("root should be args or step:<id>")
     return _of_ref(_reference(flow_id, root.removeprefix("step:")), way, offset)
+
+
+def whole(flow_id: UUID, step_id: str) -> Any:
+    """The result of a step of this flow job; None when it has none. Raises BadRequest when it is huge."""
+    try:
+        return _whole(_reference(flow_id, step_id))
+    except NotFound:
+        return None
+
+
+def _whole(ref: Ref) -> Any:
+    if "list" not in ref:
+        return _value_of(ref)
+    flow_id, step_id, count = ref["list"]
+    rows = FlowIteration.objects.filter(flow_id=flow_id, step_id=step_id, n__lt=count).order_by("n")
+    jobs = list(rows.values_list("job_id", flat=True))
+    ended = CompletedJob.objects.filter(pk__in=jobs)
+    size = ended.extra(select={"size": "coalesce(sum(octet_length(result::text)), 0)"}).values_list("size")[
+        0
+    ][0]
+    if size > MAX_WHOLE:
+        raise BadRequest(f"the result of step {step_id} is larger than {MAX_WHOLE} characters")
+    texts = dict(ended.extra(select={"text": "result::text"}).values_list("id", "text"))
+    return [_decoded(texts.get(job)) for job in jobs]
 
 
 def _reference(flow_id: UUID, step_id: str) -> Ref:

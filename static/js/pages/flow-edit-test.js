@@ -1,0 +1,172 @@
+// Tests of a flow in the editor: the whole flow, up to a step, a step alone; progress on the graph, outcome below.
+import "../elements/logs.js";
+import "../elements/live.js";
+import "../elements/result.js";
+import { selectTab, toast } from "../app.js";
+import { csrf, icon, send } from "../dom.js";
+import * as model from "../flow-model.js";
+import { duration } from "../format.js";
+import { statusIcon, statusWord } from "../status.js";
+import { follow } from "../job-socket.js";
+
+const BIG = 256 * 1024; // bytes of a result that is not loaded by itself
+const AGAIN = 500; // ms between two looks at the steps of a flow that runs
+
+export function tester({ $, urls, editor, graph, state, form, getPath, showPanel, select }) {
+  let run = null; // {id, kind: "flow" | "step", step?}: the test that runs now
+  let stopFollowing = null, timer = 0, states = {}, shownId = null;
+  const dock = $("dock");
+
+  function openDock(on = true) {
+    dock.dataset.open = String(on);
+    $("dock-toggle").setAttribute("aria-expanded", String(on));
+    $("dock-toggle").setAttribute("aria-label", on ? "Close the tests" : "Open the tests");
+  }
+  $("dock-toggle").addEventListener("click", () => openDock(dock.dataset.open !== "true"));
+  dock.addEventListener("click", (e) => { if (e.target.closest("[role=tab]")) openDock(); });
+
+  // --- starting ---
+  async function start(what, url, data) {
+    if (run) return toast("A test is running already");
+    $("test").disabled = true;
+    try {
+      const { id } = await (await send(url, { data })).json();
+      run = { id, ...what };
+      $("stop").hidden = false;
+      openDock();
+      show(id, "running");
+      selectTab($("t-logs"));
+      if (what.kind === "flow") { graph.states = {}; watchSteps(id); }
+    } catch (error) {
+      toast(error.message, { level: "error" });
+    } finally { $("test").disabled = !!run; }
+  }
+  /** The whole flow, or up to a step; asks for the inputs first when some are missing. */
+  async function flow({ upTo = null } = {}) {
+    form.schema = editor.doc.schema;
+    await form.updateComplete;
+    if (form.querySelector("[data-path]") && !ready()) { openDock(); selectTab($("t-args")); form.validate(); return; }
+    const value = upTo ? model.upTo(editor.value, upTo) : editor.value;
+    await start({ kind: "flow", upTo }, urls.test, { value, path: getPath(), args: form.value, tag: editor.doc.tag || "" });
+  }
+  /** Whether the form has no fault; without showing any. */
+  const ready = () => form.matches(":valid");
+  const step = (id, args) => start({ kind: "step", step: id }, urls.step, { module: model.find(editor.value, id).module, args, path: getPath() });
+  $("test").addEventListener("click", () => flow());
+  form.addEventListener("wm-run", () => flow());
+
+  // --- progress ---
+  function watchSteps(id) {
+    stopFollowing?.();
+    stopFollowing = follow(urls.socket + id, { status: () => look(id), done: () => look(id) });
+    look(id);
+  }
+  let looking = false;
+  async function look(id) {
+    clearTimeout(timer);
+    if (looking) { timer = setTimeout(() => look(id), AGAIN); return; }
+    looking = true;
+    try {
+      const answer = await fetch(`${urls.runs}${id}/flow.json`);
+      if (answer.ok && id === (run?.id ?? shownId)) {
+        const found = await answer.json();
+        states = found.states;
+        graph.states = states;
+      }
+    } catch { /* the next look tells */ } finally { looking = false; }
+    if (run?.id === id) timer = setTimeout(() => look(id), AGAIN);
+  }
+
+  // --- outcome ---
+  function show(id, status) {
+    shownId = id;
+    const socket = urls.socket + id;
+    const logs = Object.assign(document.createElement("wm-logs"), { className: "editor-log" });
+    for (const [k, v] of Object.entries({ src: socket, download: `${urls.runs}${id}/log.txt`, "count-into": "log-count", label: "Log of the test" })) logs.setAttribute(k, v);
+    const live = document.createElement("wm-live");
+    live.setAttribute("src", socket);
+    live.dataset.run = id;
+    $("p-logs").replaceChildren(logs, live);
+    $("p-result").replaceChildren(Object.assign(document.createElement("p"), { className: "help", textContent: "The result appears here when the test ends." }));
+    $("open-run").hidden = false;
+    $("open-run").href = `${urls.runs}${id}/`;
+    mark(status);
+  }
+  function mark(status, ms) {
+    const chip = Object.assign(document.createElement("span"), { className: "status" });
+    chip.dataset.status = status;
+    chip.append(icon(statusIcon(status), status === "running" ? "i spin" : "i"), statusWord(status));
+    $("test-state").replaceChildren(chip, Object.assign(document.createElement("span"), { className: "num dim", textContent: ms == null ? "" : duration(ms) }));
+  }
+  document.addEventListener("wm-status", (e) => {
+    if (!run || e.target.dataset?.run !== run.id) return;
+    const job = e.detail;
+    mark(job.type === "CompletedJob" ? (job.success ? "success" : "failure") : job.suspend ? "suspended" : job.running ? "running" : "queued");
+  });
+  document.addEventListener("wm-done", (e) => { if (e.target.dataset?.run) finished(e.target.dataset.run); });
+  async function finished(id) {
+    const mine = run?.id === id ? run : null;
+    if (mine) {
+      run = null;
+      $("stop").hidden = true;
+      $("test").disabled = false;
+      stopFollowing?.();
+      stopFollowing = null;
+      if (mine.kind === "flow") { state.lastTest = { id, status: "done" }; await look(id); }
+    }
+    const end = await (await fetch(`${urls.runs}${id}/state.json`)).json();
+    mark(end.status, end.durationMs);
+    const result = document.createElement("wm-result");
+    for (const [k, v] of Object.entries({ frame: `${urls.runs}${id}/result.html`, download: `${urls.runs}${id}/result.json?download=1` })) result.setAttribute(k, v);
+    let value;
+    if (end.resultSize > BIG) {
+      result.setAttribute("src", `${urls.runs}${id}/result.json`);
+      result.setAttribute("size", end.resultSize);
+    } else result.value = value = await (await fetch(`${urls.runs}${id}/result.json`)).json();
+    const failed = end.status === "failure" && value?.error?.step_id, parts = [result];
+    if (failed && model.find(editor.value, failed)) {
+      const go = Object.assign(document.createElement("button"), { type: "button", className: "btn sm" });
+      go.append(icon("search"), `Show step ${failed}`);
+      go.addEventListener("click", () => { select(failed); showPanel("code"); });
+      parts.unshift(go);
+    }
+    $("p-result").replaceChildren(...parts);
+    if (mine || $("t-logs").ariaSelected === "true") selectTab($("t-result"));
+    editor.refresh?.();
+    if (mine?.kind === "flow") listTests();
+  }
+  async function listTests() {
+    const list = await fetch(`${urls.tests}?path=${encodeURIComponent(getPath())}`);
+    if (list.ok) $("p-tests").innerHTML = await list.text(); // our own template, escaped by the server
+  }
+  $("stop").addEventListener("click", () => fetch(`${urls.runs}${run.id}/cancel/`, { method: "POST", headers: { "X-CSRFToken": csrf(), "HX-Request": "true" }, body: new FormData() }));
+  $("p-tests").addEventListener("click", async (e) => {
+    const id = e.target.closest("[data-test]")?.dataset.test;
+    if (!id) return;
+    const end = await (await fetch(`${urls.runs}${id}/state.json`)).json();
+    if (end.args) form.value = end.args;
+    show(id, end.status);
+    state.lastTest = { id, status: end.status };
+    look(id);
+    selectTab($("t-result"));
+    toast("Inputs and values are those of that test");
+  });
+
+  // --- a step alone ---
+  function about(id) {
+    const ran = states[id]?.job;
+    if (!state.lastTest) return { canFill: false, note: "With inputs that you give. After a test of the flow they can be taken from it." };
+    return { canFill: true, note: ran ? "It ran in the last test." : "With inputs that you give, or worked out from the last test." };
+  }
+  /** The arguments of a step, worked out by the server with the values of the last test. */
+  async function evaluate(id) {
+    try {
+      return (await (await send(urls.inputs, { data: { job: state.lastTest.id, step: id, value: editor.value } })).json()).args;
+    } catch (error) {
+      toast(error.message, { level: "error" });
+      return null;
+    }
+  }
+  if (state.lastTest) { shownId = state.lastTest.id; look(state.lastTest.id); }
+  return { flow, step, about, evaluate };
+}
