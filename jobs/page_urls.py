@@ -7,7 +7,7 @@ f/ or g/.
 
 from django.urls import path
 
-from jobs.views import editor, flow_run, run, run_form, runs, scripts
+from jobs.views import editor, flow_editor, flow_run, flows, run, run_form, runs, scripts
 
 urlpatterns = [
     path("w/<str:workspace>/runs/", runs.runs_page, name="runs"),
@@ -44,4 +44,27 @@ urlpatterns = [
     path("w/<str:workspace>/archive/scripts/<path:path>/", scripts.archive, name="script-archive"),
     path("w/<str:workspace>/restore/scripts/<path:path>/", scripts.restore, name="script-restore"),
     path("w/<str:workspace>/move/scripts/<path:path>/", scripts.move, name="script-move"),
+    path("w/<str:workspace>/flows/import/", flows.import_flow, name="flow-import"),
+    path("w/<str:workspace>/flows/new/", flow_editor.new_flow, name="flow-new"),
+    path("w/<str:workspace>/flows/editor/check/", flow_editor.check, name="flow-editor-check"),
+    path("w/<str:workspace>/flows/editor/draft/", flow_editor.save_draft, name="flow-editor-draft"),
+    path("w/<str:workspace>/flows/editor/discard/", flow_editor.discard_draft, name="flow-editor-discard"),
+    path("w/<str:workspace>/flows/editor/deploy/", flow_editor.deploy, name="flow-editor-deploy"),
+    path("w/<str:workspace>/flows/editor/yaml/", flow_editor.convert, name="flow-editor-yaml"),
+    path("w/<str:workspace>/flows/editor/test/", flow_editor.test, name="flow-editor-test"),
+    path("w/<str:workspace>/flows/editor/step/", flow_editor.test_step, name="flow-editor-step"),
+    path("w/<str:workspace>/flows/editor/inputs/", flow_editor.inputs, name="flow-editor-inputs"),
+    path("w/<str:workspace>/flows/editor/tests/", flow_editor.tests, name="flow-editor-tests"),
+    path("w/<str:workspace>/flows/editor/peek/", flow_editor.peek, name="flow-editor-peek"),
+    path("w/<str:workspace>/flows/editor/find/", flow_editor.find, name="flow-editor-find"),
+    path("w/<str:workspace>/flows/editor/callee/", flow_editor.callee, name="flow-editor-callee"),
+    path("w/<str:workspace>/flows/<path:path>/edit/", flow_editor.edit_flow, name="flow-edit"),
+    path("w/<str:workspace>/flows/<path:path>/run/", flows.run_flow, name="flow-run"),
+    path("w/<str:workspace>/flows/<path:path>/versions/", flows.versions, name="flow-versions"),
+    path("w/<str:workspace>/archive/flows/<path:path>/", flows.archive, name="flow-archive"),
+    path("w/<str:workspace>/restore/flows/<path:path>/", flows.restore, name="flow-restore"),
+    path("w/<str:workspace>/move/flows/<path:path>/", flows.move, name="flow-move"),
+    path("w/<str:workspace>/export/flows/<path:path>/", flows.export, name="flow-export"),
+    # Last of flows/: a path could be anything.
+    path("w/<str:workspace>/flows/<path:path>/", flows.flow, name="flow"),
 ]
