@@ -125,6 +125,7 @@ class FlowGraph extends LitElement {
       if (chosen !== undefined && chosen !== null && chosen !== branch.branch) return "skipped";
       if (to === null && from === branch.id) return isOver(over) && over !== "skipped" ? "done" : "";
     }
+    if (from === null && to === null) return ""; // a flow without steps
     const before = from === null ? "success" : this.#status(from), after = to === null ? before : this.#status(to);
     if (after === "running" || after === "suspended") return to === null ? "" : "running";
     return (before === "success" || before === "skipped" || to !== null) && isOver(after) && after !== "canceled" && before !== "pending" ? "done" : "";
