@@ -156,7 +156,7 @@ def _is_tame(expr: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _read(expr: str) -> _Reading:
+def read(expr: str) -> _Reading:
     return _Reading(
         simple=simple_expressions.parse(expr),
         mentioned=None if _HIDES_NAMES.search(expr) else frozenset(_IDENTIFIER.findall(expr)),
@@ -197,7 +197,7 @@ class _Call:
         done: dict[str, Any] = {}
         hard: dict[str, _Task] = {}
         for name, task in tasks.items():
-            simple = _read(task.expr).simple
+            simple = read(task.expr).simple
             if isinstance(simple, Pathless):
                 value = simple.value
             elif simple is not None and (simple.root in _LOADED or simple.root in self.scope.extra):
@@ -271,7 +271,7 @@ class _Call:
 
     async def _program(self, task: _Task, values: Values) -> Program:
         """The program of an expression, with its parameters; what it mentions is loaded into `values`."""
-        reading = _read(task.expr)
+        reading = read(task.expr)
         names = []
         for name in (*_ROOTS, *self.scope.extra):
             if (reading.mentioned is not None and name not in reading.mentioned) or name in names:

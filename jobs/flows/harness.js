@@ -60,17 +60,20 @@
   // An expression is what stands between brackets, of both kinds: `1); (2` passes one of them only.
   function compile(program) {
     const Made = program.awaits ? AsyncFunction : SyncFunction;
+    const { source } = program;
     const url = "\n//# sourceURL=expression";
-    const expression = program.source.replace(/[\s;]+$/, "");
-    try {
-      new Made("[\n" + expression + "\n]");
-      return new Made(...program.names, "return (\n" + expression + "\n)" + url);
-    } catch (error) {
-      if (!(error instanceof SyntaxError)) throw error;
+    // A last semicolon, also before a comment, leaves it an expression.
+    for (const expression of [source.replace(/[\s;]+$/, ""), source.replace(/;\s*\/\/[^\n]*\s*$/, "")]) {
+      try {
+        new Made("[\n" + expression + "\n]");
+        return new Made(...program.names, "return (\n" + expression + "\n)" + url);
+      } catch (error) {
+        if (!(error instanceof SyntaxError)) throw error;
+      }
     }
-    new Made(program.source); // closes no bracket of ours
+    new Made(source); // closes no bracket of ours
     const open = program.awaits ? "return (async () => {\n" : "return (() => {\n";
-    return new Made(...program.names, open + program.source + "\n})()" + url);
+    return new Made(...program.names, open + source + "\n})()" + url);
   }
 
   function failure(error) {

@@ -17,6 +17,7 @@ import json
 import os
 import queue
 import resource
+import select
 import socket
 import struct
 import sys
@@ -165,6 +166,15 @@ def serve(channel: socket.socket) -> None:
         stock.give_back(isolate)
 
 
+def end_with(parent: int, channel: socket.socket) -> None:
+    """End this process when the other side is gone, whatever V8 is busy with."""
+    poll = select.poll()
+    poll.register(channel, select.POLLRDHUP | select.POLLHUP)
+    while not poll.poll(5000) and os.getppid() == parent:
+        pass
+    os._exit(0)
+
+
 def _framed(kind: bytes, text: bytes) -> bytes:
     return struct.pack("!cQ", kind, len(text)) + text
 
@@ -172,7 +182,9 @@ def _framed(kind: bytes, text: bytes) -> bytes:
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_DATA_MB << 20, MAX_DATA_MB << 20))
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    threading.Thread(target=end_with, args=(os.getppid(), channel), daemon=True).start()
+    serve(channel)
     os._exit(0)  # V8's threads need no farewell
 
 

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import queue
+import signal
 import socket
 import struct
 import subprocess
@@ -32,7 +33,8 @@ TIME_LIMIT_S = 20.0
 HEAP_MB = 48  # of one call, beyond its inputs
 MAX_VALUE_CHARS = 50_000_000  # of one value as JSON
 START_LIMIT_S = 30.0
-BIG_CALL = 500_000  # characters in and out, after which a helper's memory is looked at
+TOO_MUCH_MEMORY = "needs too much memory"
+BIG_CALL = 500_000  # characters in and out; after that, or after free code, a helper's memory is looked at
 MAX_IDLE_MB = 160
 
 CALLS = ("variable", "resource", "flow_user_state")  # functions of expressions that ask for something
@@ -49,7 +51,7 @@ class Program:
     names: tuple[str, ...]  # its parameters: names of values, "results", and CALLS
     is_pure: bool = False  # cannot change what it reads: may share it with others of the call
     is_tame: bool = False  # cannot change anything but what it reads: may run in a shared isolate
-    awaits: bool = True
+    awaits: bool = False  # uses `await`
     thens: bool = False  # uses .then(): functions return promises
     truth: bool = False  # only whether its value is truthy
 
@@ -109,6 +111,10 @@ class EngineLost(Exception):
     """The helper process died, and not because of a limit; the call may be tried again."""
 
 
+class Killed(Exception):
+    """The helper process was killed: by us, for another call that was canceled; by an operator; or by the kernel."""
+
+
 # --- the helper process ---
 
 
@@ -146,7 +152,7 @@ class Helper:
     def call(
         self, header: str, texts: Sequence[bytes], *, is_shared: bool, heap_mb: int, limit_s: float
     ) -> str:
-        """Evaluate; the harness' answer. Raises LimitExceeded, EngineLost: after both it is gone."""
+        """Evaluate; the harness' answer. Raises LimitExceeded, EngineLost, Killed: then it is gone."""
         deadline = time.monotonic() + limit_s
         about = json.dumps(
             {
@@ -164,17 +170,21 @@ class Helper:
             self.kill()
             raise LimitExceeded(f"took longer than {limit_s:g} seconds") from None
         except (OSError, EngineLost):
-            # Every call gets a fresh isolate in an otherwise idle process: what kills it is this call's memory.
-            was_killed = self._is_killed
+            if not self._is_killed:
+                try:
+                    self._process.wait(timeout=1)  # it closed its side: its end is near, and tells why
+                except subprocess.TimeoutExpired:
+                    pass
             self.kill()
-            if was_killed:
-                raise EngineLost("stopped") from None
-            raise LimitExceeded("needs too much memory") from None
+            if self._process.returncode == -signal.SIGKILL:
+                raise Killed from None
+            # V8 ended its process. It does nothing but this call: it is this call that needs the memory.
+            raise LimitExceeded(TOO_MUCH_MEMORY) from None
         if kind == b"A":
             return text.decode()
         self.kill()
         if kind == b"M":
-            raise LimitExceeded("needs too much memory")
+            raise LimitExceeded(TOO_MUCH_MEMORY)
         raise EngineLost(text.decode(errors="replace"))
 
     def _receive(self, deadline: float) -> tuple[bytes, bytes]:
@@ -199,12 +209,16 @@ class Helper:
     @property
     def is_bloated(self) -> bool:
         """Whether big inputs left it with more memory than it should keep."""
-        return psutil.Process(self.pid).memory_info().rss > MAX_IDLE_MB << 20
+        try:
+            return psutil.Process(self.pid).memory_info().rss > MAX_IDLE_MB << 20
+        except psutil.NoSuchProcess:
+            return True
 
     def kill(self) -> None:
         """End it, whatever it does. Safe from any thread, and more than once."""
         self._is_killed = True
-        self._process.kill()
+        if self._process.poll() is None:
+            self._process.kill()
         self._process.wait()
         try:
             self._channel.shutdown(socket.SHUT_RDWR)
@@ -228,6 +242,7 @@ class _Task:
     limit_s: float
     future: "Future[str]" = field(default_factory=Future)
     helper: Helper | None = None
+    is_canceled: bool = False
 
 
 class Engine:
@@ -274,6 +289,17 @@ class Engine:
         for lane in lanes:
             lane.join(timeout=5)
 
+    @property
+    def lane_count(self) -> int:
+        return len(self._lanes)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the helper processes, those being started included."""
+        with self._lock:
+            helpers = [lane.helper for lane in self._lanes]
+        return [helper.pid for helper in helpers if helper is not None]
+
     async def evaluate(
         self, programs: Sequence[Program], values: Values, *, limit_s: float | None = None
     ) -> list[Answer]:
@@ -290,8 +316,9 @@ class Engine:
         try:
             text = await asyncio.wrap_future(task.future)
         except asyncio.CancelledError:
+            task.is_canceled = True
             if task.helper is not None and not task.future.done():
-                task.helper.kill()
+                task.helper.kill()  # in the worst case it has begun another call by now, which is then tried again
             raise
         return _answers(text, len(programs))
 
@@ -335,12 +362,12 @@ class _Lane(threading.Thread):
     def __init__(self, engine: Engine, name: str) -> None:
         super().__init__(name=name, daemon=True)
         self._engine = engine
-        self._helper: Helper | None = None
+        self.helper: Helper | None = None
         self._is_stopped = False
 
     def stop(self) -> None:
         self._is_stopped = True
-        helper = self._helper
+        helper = self.helper
         if helper is not None:
             helper.kill()
 
@@ -348,6 +375,7 @@ class _Lane(threading.Thread):
         try:
             while not self._is_stopped:
                 if not self._ensure_helper():
+                    self._fail_one()
                     continue
                 task = self._engine.next_task()
                 if task is None:
@@ -357,22 +385,22 @@ class _Lane(threading.Thread):
                 finally:
                     self._engine.task_done()
         finally:
-            if self._helper is not None:
-                self._helper.close()
+            if self.helper is not None:
+                self.helper.close()
             self._engine.lane_ended(self)
 
     def _ensure_helper(self) -> bool:
         """A new helper is started before the next task is taken: no task waits for it while others are free."""
-        if self._helper is not None and self._helper.is_alive:
+        if self.helper is not None and self.helper.is_alive:
             return True
-        if self._helper is not None:
-            self._helper.close()
+        if self.helper is not None:
+            self.helper.close()
         try:
-            self._helper = Helper()
-            self._helper.wait_ready()
+            self.helper = Helper()
+            self.helper.wait_ready()
         except (EngineLost, OSError):
-            logger.exception("expressions: no helper process")
-            self._fail_one()
+            if not self._is_stopped:
+                logger.exception("expressions: no helper process")
             return False
         return True
 
@@ -384,21 +412,41 @@ class _Lane(threading.Thread):
             self._engine.task_done()
 
     def _serve(self, task: _Task) -> None:
-        helper = self._helper
-        assert helper is not None
-        task.helper = helper
         if not task.future.set_running_or_notify_cancel():
             return
         try:
-            text = helper.call(
-                task.header, task.texts, is_shared=task.is_shared, heap_mb=task.heap_mb, limit_s=task.limit_s
-            )
+            text = self._call(task)
+        except Killed:
+            task.future.set_exception(LimitExceeded(TOO_MUCH_MEMORY))
         except Exception as exc:
             task.future.set_exception(exc)
         else:
             task.future.set_result(text)
-            if sum(map(len, task.texts)) + len(text) > BIG_CALL and helper.is_bloated:
-                helper.kill()
+            self._slim(task, text)
+
+    def _call(self, task: _Task) -> str:
+        try:
+            return self._try(task)
+        except Killed:
+            if self._is_stopped or task.is_canceled:
+                raise EngineLost("stopped") from None
+            logger.warning("expressions: a helper process was killed; its call is tried once more")
+            if not self._ensure_helper():
+                raise EngineLost("the helper process for expressions does not start") from None
+            return self._try(task)
+
+    def _try(self, task: _Task) -> str:
+        helper = task.helper = self.helper
+        assert helper is not None
+        return helper.call(
+            task.header, task.texts, is_shared=task.is_shared, heap_mb=task.heap_mb, limit_s=task.limit_s
+        )
+
+    def _slim(self, task: _Task, text: str) -> None:
+        """End a helper that the call left too big; the next one starts before the next task is taken."""
+        is_big = sum(map(len, task.texts)) + len(text) > BIG_CALL
+        if self.helper is not None and (is_big or not task.is_shared) and self.helper.is_bloated:
+            self.helper.kill()
 
 
 def _request(programs: Sequence[Program], values: Values) -> tuple[str, list[bytes]]:
