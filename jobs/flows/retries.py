@@ -23,5 +23,6 @@ def next_delay(retry: Retry, failures: int, *, random: Callable[[], float]) -> f
         delay = float(exponential.multiplier) * float(exponential.seconds) ** (failures + 1)
     except OverflowError:
         delay = MAX_DELAY_S
-    jitter = delay * (exponential.random_factor or 0) / 100
+    delay = min(delay, MAX_DELAY_S)  # first: jitter of an infinite delay would be no number
+    jitter = delay * exponential.random_factor / 100
     return max(0.0, min(delay + jitter * (2 * random() - 1), MAX_DELAY_S))

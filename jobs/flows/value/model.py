@@ -9,8 +9,6 @@ from typing import Any, ClassVar, Literal
 
 from workspaces.errors import NotFound
 
-MAX_RETRY_DELAY_S = 6 * 3600.0
-
 # A list of modules inside a module: "<module id>" for a loop's body, "<module id>/<branch index>" or
 # "<module id>/default" for branches.
 BodyRef = str
@@ -67,35 +65,11 @@ class Exponential:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a failed step runs again. Constant attempts come first; at least one of the two is there."""
+    """When a failed step runs again (see jobs.flows.retries). At least one of constant and exponential is there."""
 
     constant: Constant | None = None
     exponential: Exponential | None = None
     retry_if: str | None = None
-
-    @property
-    def attempts(self) -> int:
-        """Runs after the first one."""
-        return sum(part.attempts for part in (self.constant, self.exponential) if part is not None)
-
-    def delay_s(self, failures: int, swing: float = 0.0) -> float | None:
-        """Seconds to wait before the step runs again, at most six hours; None when it failed often enough.
-
-        `failures`: how often it had failed before the failure at hand, 0 for the first.
-        `swing`: a random number from -1 to 1, how far the delay strays within the random factor.
-        """
-        constant = self.constant
-        if constant is not None and failures < constant.attempts:
-            return min(float(constant.seconds), MAX_RETRY_DELAY_S)
-        exponential = self.exponential
-        if exponential is None or failures >= self.attempts:
-            return None
-        try:
-            delay = exponential.multiplier * float(exponential.seconds) ** (failures + 1)
-        except OverflowError:
-            delay = MAX_RETRY_DELAY_S
-        delay = min(delay, MAX_RETRY_DELAY_S) * (1 + swing * exponential.random_factor / 100)
-        return min(max(delay, 0.0), MAX_RETRY_DELAY_S)
 
 
 @dataclass(frozen=True, slots=True)

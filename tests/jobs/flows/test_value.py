@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from jobs.flows import value as values
 from jobs.flows.value import (
@@ -300,39 +299,6 @@ def test_a_retry_of_no_attempts_is_none():
 
     assert only(retry=off).retry is None
     assert only(retry={}).retry is None
-
-
-def test_constant_attempts_come_before_exponential_ones():
-    retry = Retry(Constant(2, 5), Exponential(attempts=2, multiplier=3, seconds=2))
-
-    assert [retry.delay_s(failures) for failures in range(5)] == [5, 5, 3 * 2**3, 3 * 2**4, None]
-
-
-def test_the_first_exponential_delay_is_multiplier_times_seconds():
-    assert Retry(exponential=Exponential(1, multiplier=3, seconds=7)).delay_s(0) == 21
-
-
-def test_a_delay_strays_by_its_random_factor():
-    retry = Retry(exponential=Exponential(1, multiplier=1, seconds=100, random_factor=20))
-
-    assert retry.delay_s(0, swing=-1) == pytest.approx(80)
-    assert retry.delay_s(0, swing=0.5) == pytest.approx(110)
-
-
-@given(
-    st.integers(0, 2**32 - 1),
-    st.integers(0, 2**31 - 1),
-    st.integers(0, 2**31 - 1),
-    st.integers(0, 100),
-    st.floats(-1, 1),
-)
-def test_no_delay_is_longer_than_six_hours(
-    failures: int, multiplier: int, seconds: int, factor: int, swing: float
-):
-    delay = Retry(exponential=Exponential(2**32, multiplier, seconds, factor)).delay_s(failures, swing)
-
-    assert delay is not None
-    assert 0 <= delay <= 6 * 3600
 
 
 def test_pauses_and_timeouts_are_numbers_or_transforms():
