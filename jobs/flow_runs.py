@@ -7,15 +7,47 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
+
 from jobs import concurrency, queue, tags
+from jobs.flows.restart_plan import Place, Plan, plan
 from jobs.flows.state import initial_state
 from jobs.flows.value import FlowValue, fill_ids, parse_flow_value
+from jobs.listings import get_job
 from jobs.models import Flow, FlowVersion, JobKind
 from jobs.payloads import Payload
 from jobs.runs import FLOW_TAG, MAX_PREVIEW_PATH, RunOptions, push, runs_as, shorter
 from workspaces.access import Caller, Right
 from workspaces.errors import BadRequest
 from workspaces.jsontext import check_storable
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestartWish:
+    """An ended run whose work a new one takes over, and where that begins."""
+
+    flow_job_id: UUID
+    place: Place
+    nested: tuple[Place, ...] = ()
+    failed_only: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """As flow_status.restarted_from says it."""
+        shape: dict[str, Any] = {"flow_job_id": str(self.flow_job_id), "step_id": self.place.step_id}
+        if self.place.n is not None:
+            shape["branch_or_iteration_n"] = self.place.n
+        return shape
+
+    @classmethod
+    def from_json(cls, shape: dict[str, Any]) -> "RestartWish":
+        """What a client sends as `restarted_from`. Raises BadRequest."""
+        n = shape.get("branch_or_iteration_n")
+        if not isinstance(shape.get("step_id"), str) or (n is not None and type(n) is not int):
+            raise BadRequest("restarted_from: expected {flow_job_id, step_id, branch_or_iteration_n?}")
+        try:
+            return cls(flow_job_id=UUID(str(shape.get("flow_job_id"))), place=Place(shape["step_id"], n))
+        except ValueError:
+            raise BadRequest("restarted_from.flow_job_id is not a job id; expected a UUID") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +58,18 @@ class FlowPreview:
     path: str | None = None
     args: dict[str, Any] = field(default_factory=dict)
     tag: str | None = None
-    # {flow_job_id, step_id, branch_or_iteration_n?}: what came before this step is taken from that run
-    restarted_from: dict[str, Any] | None = None
+    restart: RestartWish | None = None
 
 
-def run_flow(caller: Caller, flow: Flow, version: FlowVersion, payload: Payload, options: RunOptions) -> UUID:
+def run_flow(
+    caller: Caller,
+    flow: Flow,
+    version: FlowVersion,
+    payload: Payload,
+    options: RunOptions,
+    *,
+    restart: RestartWish | None = None,
+) -> UUID:
     """Queue a run of this version (found by `deployed.get_to_run`), answer the job's id.
 
     Raises BadRequest (options), JobIdTaken, QueueTooLong.
@@ -38,10 +77,14 @@ def run_flow(caller: Caller, flow: Flow, version: FlowVersion, payload: Payload,
     _refuse_retry(options)
     value = parse_flow_value(version.value)
     has_event = (
-        value.preprocessor_module is not None and not options.skip_preprocessor and payload.event is not None
+        value.preprocessor_module is not None
+        and not options.skip_preprocessor
+        and payload.event is not None
+        and restart is None
     )
     args = {"event": payload.event} if has_event else payload.args
     permissioned_as, email = runs_as(caller, flow.on_behalf_of_email, path=flow.path)
+    taken_over = None if restart is None else _taken_over(caller, value, restart)
     request = queue.JobRequest(
         workspace_id=caller.workspace_id,
         kind=JobKind.FLOW,
@@ -51,7 +94,9 @@ def run_flow(caller: Caller, flow: Flow, version: FlowVersion, payload: Payload,
             workspace_id=caller.workspace_id, asked=options.tag or flow.tag, language=FLOW_TAG, args=args
         ),
         args=args,
-        flow_state=initial_state(value, preprocess=has_event),
+        flow_state=initial_state(value, preprocess=has_event)
+        if taken_over is None
+        else taken_over.state.to_json(),
         created_by=caller.username,
         permissioned_as=permissioned_as,
         permissioned_as_email=email,
@@ -61,7 +106,7 @@ def run_flow(caller: Caller, flow: Flow, version: FlowVersion, payload: Payload,
         preprocessed=False if has_event else None,
         **limits(value, workspace_id=caller.workspace_id, path=flow.path, args=args),
     )
-    return push(caller, request, options, operation="jobs.run.flow")
+    return _push(caller, request, options, taken_over, operation="jobs.run.flow")
 
 
 def run_flow_preview(caller: Caller, preview: FlowPreview, options: RunOptions) -> UUID:
@@ -79,13 +124,7 @@ def run_flow_preview(caller: Caller, preview: FlowPreview, options: RunOptions) 
     check_storable([preview.value, preview.args])
     raw_flow = fill_ids(preview.value)
     value = parse_flow_value(raw_flow)
-    from jobs.flows import restarting
-
-    state = (
-        initial_state(value)
-        if preview.restarted_from is None
-        else restarting.restarted_state(caller, value, preview.restarted_from)
-    )
+    taken_over = None if preview.restart is None else _taken_over(caller, value, preview.restart)
     request = queue.JobRequest(
         workspace_id=caller.workspace_id,
         kind=JobKind.FLOW_PREVIEW,
@@ -98,7 +137,7 @@ def run_flow_preview(caller: Caller, preview: FlowPreview, options: RunOptions) 
             args=preview.args,
         ),
         args=preview.args,
-        flow_state=state,
+        flow_state=initial_state(value) if taken_over is None else taken_over.state.to_json(),
         created_by=caller.username,
         permissioned_as=caller.permissioned_as,
         permissioned_as_email=caller.email,
@@ -110,7 +149,31 @@ def run_flow_preview(caller: Caller, preview: FlowPreview, options: RunOptions) 
         and caller.right_on(path) >= Right.READ,
         **limits(value, workspace_id=caller.workspace_id, path=path, args=preview.args),
     )
-    return push(caller, request, options, operation="jobs.run.flow_preview")
+    return _push(caller, request, options, taken_over, operation="jobs.run.flow_preview")
+
+
+def _taken_over(caller: Caller, value: FlowValue, wish: RestartWish) -> Plan:
+    """What the new run takes over from the old one, which the caller must be allowed to see."""
+    get_job(caller, workspace_id=caller.workspace_id, job_id=wish.flow_job_id)
+    return plan(
+        value,
+        old_id=wish.flow_job_id,
+        place=wish.place,
+        nested=wish.nested,
+        failed_only=wish.failed_only,
+        origin=wish.as_json(),
+    )
+
+
+def _push(
+    caller: Caller, request: queue.JobRequest, options: RunOptions, taken_over: Plan | None, *, operation: str
+) -> UUID:
+    if taken_over is None:
+        return push(caller, request, options, operation=operation)
+    with transaction.atomic():
+        job_id = push(caller, request, options, operation=operation)
+        taken_over.carry_over(job_id)
+    return job_id
 
 
 def limits(value: FlowValue, *, workspace_id: str, path: str | None, args: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import psycopg
 
 from jobs.flows.driver import Advanced, FlowDriver
 from jobs.flows.steps import Here
-from jobs.flows.store import LeaseOver
 from jobs.models import JobStatus
 from jobs.queue import Claim, Completion
 from workers import failures

@@ -40,7 +40,10 @@ _USER_STATE = "SELECT value FROM flow_user_state WHERE flow_id = %(id)s AND key 
 _ARGS = "SELECT args FROM job WHERE id = %(id)s"
 _RESULT = "SELECT result::text FROM completed_job WHERE id = %(id)s"
 _REF = "SELECT flow_result_value(%(ref)s::json)::text"
-_SCRIPT_HEAD = "SELECT hash FROM script WHERE workspace_id = %(workspace_id)s AND path = %(path)s AND NOT archived AND NOT deleted"
+_SCRIPT_HEAD = (
+    "SELECT hash FROM script"
+    " WHERE workspace_id = %(workspace_id)s AND path = %(path)s AND NOT archived AND NOT deleted"
+)
 
 
 class _Remembered(OrderedDict[K, V], Generic[K, V]):
@@ -141,10 +144,10 @@ class PgFlowStore:
             return None
         return ChildEnded(job_id=job_id, status=status, stopped=stopped)
 
-    async def count(self, flow_id: UUID, module_id: str) -> Counts:
-        rows = await self._read(sql.load("count_iterations"), {"flow_id": flow_id, "step_id": module_id})
-        started, done, failed, canceled = rows[0]
-        return Counts(started=started, done=done, failed=tuple(failed), canceled=canceled)
+    async def count(self, flow_id: UUID, module_id: str, started: int) -> Counts:
+        parameters = {"flow_id": flow_id, "step_id": module_id, "started": started}
+        rows = await self._read(sql.load("count_iterations"), parameters)
+        return Counts(done=rows[0][0], failed=tuple(rows[0][1]))
 
     async def iterations(
         self, flow_id: UUID, module_id: str, first: int, limit: int

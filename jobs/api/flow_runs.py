@@ -16,7 +16,7 @@ from jobs import flow_runs
 from jobs.api.flows import parse_version
 from jobs.api.replies import read_early_reply, read_reply
 from jobs.api.runs import QueueView, RunQuery, RunView, StreamView, WaitView, payload_of
-from jobs.flow_runs import FlowPreview
+from jobs.flow_runs import FlowPreview, RestartWish
 from jobs.flows import deployed
 from jobs.models import Flow, FlowVersion
 from jobs.runs import RunOptions
@@ -72,7 +72,7 @@ class RunFlowPreview(RunView):
             path=body.get("path"),
             args=args or {},
             tag=body.get("tag"),
-            restarted_from=body.get("restarted_from"),
+            restart=RestartWish.from_json(body["restarted_from"]) if body.get("restarted_from") else None,
         )
         return flow_runs.run_flow_preview(self.caller, preview, options)
 

@@ -24,6 +24,7 @@ from jobs.flows.protocol import (
     Approvals,
     ChildEnded,
     Count,
+    Counts,
     Effect,
     Ended,
     Event,
@@ -264,8 +265,8 @@ class _Run:
                 return await self.store.approvals([UUID(id) for id in job_ids])
             case Ended(job_id):
                 return await self._ended(UUID(job_id))
-            case Count(module_id):
-                return await self._count(flow, module_id)
+            case Count(module_id, started):
+                return await self._count(flow, module_id, started)
             case IterationJob(module_id, n, job_id):
                 return await self._iteration(flow, module_id, n, job_id, effects)
 
@@ -284,11 +285,13 @@ class _Run:
             return None
         return await self.store.ended(job_id)
 
-    async def _count(self, flow: OpenFlow, module_id: str) -> Any:
-        counts = await self.store.count(flow.job.id, module_id)
+    async def _count(self, flow: OpenFlow, module_id: str, started: int) -> Counts:
+        counts = await self.store.count(flow.job.id, module_id, started)
         # What ends in this very transaction is not in the database yet.
         for job_id, (status, _, _) in self.transaction.outcomes.items():
-            n = await self.store.iteration_of(flow.job.id, module_id, job_id)
+            n = self.transaction.iteration_numbers.get(job_id)
+            if n is None:
+                n = await self.store.iteration_of(flow.job.id, module_id, job_id)
             if n is not None:
                 failed = counts.failed if status in ("success", "skipped") else (*counts.failed, n)
                 counts = replace(counts, done=counts.done + 1, failed=failed)

@@ -139,7 +139,7 @@ class _Machine:
             self._go_on = True
         elif progress.type == "WaitingForPriorSteps":
             yield from self._try_again(progress)
-        elif progress.children is not None and progress.children.parallel:
+        elif progress.children is not None and progress.children.parallel and progress.job is not None:
             yield from self._recount(progress.children)
         elif progress.children is not None and progress.job is None:
             yield from self._start_next()  # a restart in the middle of a loop
@@ -164,8 +164,9 @@ class _Machine:
         progress = self.state.module
         if progress is not None and progress.type == "InProgress" and progress.job is not None:
             if progress.children is not None and progress.children.parallel:
-                counts: Counts = yield Count(progress.id)
-                is_busy = counts.done < counts.started
+                started = progress.children.started
+                counts: Counts = yield Count(progress.id, started)
+                is_busy = counts.done < started
             else:
                 try:
                     is_busy = (yield Ended(progress.job)) is None
@@ -261,6 +262,7 @@ class _Machine:
     def _leave_module(self, ref: Ref, job: str | None) -> None:
         state = self.state
         state.previous, state.previous_job, state.module = ref, job, None
+        state.keeps_successes = False
         state.step += 1
 
     def _stop(self, stop: StopAfterIf, ref: Ref, job: str | None) -> Steps:
@@ -695,6 +697,8 @@ class _Machine:
             job_id, _ = yield IterationJob(module.id, n=n)
         children.started += 1
         self._progress.job = str(job_id)
+        if self.state.keeps_successes and (yield from self._has_succeeded(job_id)):
+            return True
         body = self._body(None if is_loop else n)
         names = Names(iteration=(module.id, n)) if is_loop else Names(previous=self.state.previous)
         only = _only_plain_step(body)
@@ -733,6 +737,13 @@ class _Machine:
             )
         )
         return None
+
+    def _has_succeeded(self, job_id: UUID) -> Generator[Question, Any, bool]:
+        try:
+            ended = yield Ended(str(job_id))
+        except LookupError:
+            return False  # new
+        return ended is not None and ended.status in ("success", "skipped")
 
     def _iteration_ended(self, event: ChildEnded, children: Children) -> Steps:
         is_success = event.status in ("success", "skipped")
@@ -823,8 +834,8 @@ class _Machine:
 
     def _recount(self, children: Children) -> Steps:
         """Iterations may have ended without our hearing of it."""
-        counts: Counts = yield Count(self._module.id)
-        children.started, children.done = counts.started, counts.done
+        counts: Counts = yield Count(self._module.id, children.started)
+        children.done = counts.done
         children.failed = sum(not self._skips_failure(n) for n in counts.failed)
         if children.done == children.length:
             yield from self._all_ended()

@@ -113,19 +113,18 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """`Counts` of the iterations of a module."""
+    """`Counts` of the first `started` iterations of a module."""
 
     module_id: str
+    started: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Iterations whose job exists, those that have ended, and which of these did not succeed (their n)."""
+    """How many iterations have ended, and which of these did not succeed (their n)."""
 
-    started: int
     done: int
     failed: tuple[int, ...] = ()
-    canceled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

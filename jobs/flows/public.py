@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import connection
 
 from jobs import sql
-from jobs.flows.state import NO_JOB, State
+from jobs.flows.state import NO_JOB, Ref, State
 from jobs.flows.value import split_body_ref
 from jobs.models import FlowStatus, FlowStep, FlowUserState, FlowVersion, Job, JobKind
 from jobs.shapes import iso
@@ -198,14 +198,20 @@ def _has_started(job_id: str) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def result_by_id(flow_job_id: UUID, step_id: str) -> str | None:
-    """The result of a step as `results.<step_id>` of this flow job names it: JSON text; None while there is none."""
+def result_ref(flow_job_id: UUID, step_id: str) -> Ref | None:
+    """Where `results.<step_id>` of this flow job is."""
     with connection.cursor() as cursor:
         cursor.execute(sql.load("find_flow_result"), {"flow_id": flow_job_id, "step_id": step_id})
         row = cursor.fetchone()
-        if row is None:
-            return None
-        ref = json.dumps(row[0])
-        cursor.execute("SELECT flow_result_value(%s::json)::text", [ref])
+    return None if row is None else row[0]
+
+
+def result_by_id(flow_job_id: UUID, step_id: str) -> str | None:
+    """The result of a step as `results.<step_id>` of this flow job names it: JSON text; None while there is none."""
+    ref = result_ref(flow_job_id, step_id)
+    if ref is None:
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT flow_result_value(%s::json)::text", [json.dumps(ref)])
         found: str = cursor.fetchone()[0]
         return found

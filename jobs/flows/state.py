@@ -62,7 +62,9 @@ class Progress:
     id: str
     # WaitingForPriorSteps (asleep before a retry of a container), WaitingForEvents (approvals), InProgress
     type: str = "InProgress"
-    job: str | None = None  # the job that runs for it: of loops the newest one; WaitingForEvents: the suspended step's
+    job: str | None = (
+        None  # the job that runs for it: of loops the newest one; WaitingForEvents: the suspended step's
+    )
     children: Children | None = None
     branch: int | str | None = None  # branchone: index of the branch, or "default"
     count: int | None = None  # WaitingForEvents: approvals required
@@ -100,6 +102,7 @@ class State:
     stopped: dict[str, bool] | None = None  # ended by stop_after_if: {"skip": ...}, for the module around it
     approval_conditions: dict[str, Any] | None = None
     restarted_from: dict[str, Any] | None = None
+    keeps_successes: bool = False  # a restart: iterations that have succeeded already are not run again
 
     @classmethod
     def from_json(cls, shape: dict[str, Any]) -> "State":

@@ -107,8 +107,8 @@ class FlowStore(Protocol):
     async def ended(self, job_id: UUID) -> ChildEnded | None:
         """How a job ended; None while it has not. Raises LookupError when there is no such job."""
 
-    async def count(self, flow_id: UUID, module_id: str) -> Counts:
-        """The iterations of a module."""
+    async def count(self, flow_id: UUID, module_id: str, started: int) -> Counts:
+        """What has become of the first `started` iterations of a module."""
 
     async def iterations(
         self, flow_id: UUID, module_id: str, first: int, limit: int

@@ -1,4 +1,4 @@
-"""Everything that follows from one event, gathered before it is written at once (jobs/sql/functions/advance_flows.sql)."""
+"""Everything that follows from one event, gathered to be written at once (jobs/sql/functions/advance_flows.sql)."""
 
 from dataclasses import dataclass, field
 from typing import Any
