@@ -73,8 +73,8 @@ class Isolate:
         self.calls = 0
 
         @mr_callback_func
-        def callback(callback_id: int, raw: Any) -> None:
-            self._context.handle_callback_from_v8(callback_id, raw)
+        def callback(callback_id: int, raw_val_handle: Any) -> None:
+            self._context.handle_callback_from_v8(callback_id, raw_val_handle)
 
         self._callback = callback  # V8 calls it as long as the isolate lives
         handle = ContextType(dll.mr_init_context(callback))

@@ -290,7 +290,7 @@ async def test_an_error_in_code_of_several_lines_names_the_line(engine: Engine) 
 async def test_a_failing_input_is_named(engine: Engine) -> None:
     transforms = {"good": Javascript("1 + 1"), "bad": Javascript("nobody()")}
 
-    with pytest.raises(ExpressionFailed, match="^step b, input bad: nobody"):
+    with pytest.raises(ExpressionFailed, match=r"^step b, input bad: nobody"):
         await expressions.evaluate_inputs(transforms, SCOPE, where="step b", engine=engine)
 
 
