@@ -7,9 +7,15 @@ f/ or g/.
 
 from django.urls import path
 
-from jobs.views import editor, flow_editor, flow_run, flows, run, run_form, runs, scripts
+from jobs.views import approval, editor, flow_editor, flow_run, flows, run, run_form, runs, scripts
 
 urlpatterns = [
+    # What approval links look like is what clients of Windmill print and send: no slash at the end.
+    path(
+        "approve/<str:workspace>/<uuid:job_id>/<str:resume_id>/<str:signature>",
+        approval.approve,
+        name="approve",
+    ),
     path("w/<str:workspace>/runs/", runs.runs_page, name="runs"),
     path("w/<str:workspace>/runs/batch/", runs.batch, name="runs-batch"),
     path("w/<str:workspace>/runs/export.csv", runs.export, name="runs-export"),
@@ -22,13 +28,16 @@ urlpatterns = [
     path("w/<str:workspace>/runs/<uuid:job_id>/log.txt", run.logs, name="run-log"),
     path("w/<str:workspace>/runs/<uuid:job_id>/flow.json", flow_run.flow_json, name="run-flow"),
     path(
-        "w/<str:workspace>/runs/<uuid:job_id>/iterations.json", flow_run.iterations_json, name="run-iterations"
+        "w/<str:workspace>/runs/<uuid:job_id>/iterations.json",
+        flow_run.iterations_json,
+        name="run-iterations",
     ),
     path("w/<str:workspace>/runs/<uuid:job_id>/timeline.json", flow_run.timeline_json, name="run-timeline"),
     path("w/<str:workspace>/runs/<uuid:job_id>/code.json", flow_run.code_json, name="run-code"),
     path("w/<str:workspace>/runs/<uuid:job_id>/cancel/", run.cancel, name="run-cancel"),
     path("w/<str:workspace>/runs/<uuid:job_id>/again/", run.run_again, name="run-again"),
     path("w/<str:workspace>/runs/<uuid:job_id>/now/", run.run_now, name="run-now"),
+    path("w/<str:workspace>/runs/<uuid:job_id>/answer/", approval.answer, name="run-answer"),
     path("w/<str:workspace>/scripts/new/", editor.new_script, name="script-new"),
     path("w/<str:workspace>/scripts/editor/signature/", editor.signature, name="editor-signature"),
     path("w/<str:workspace>/scripts/editor/draft/", editor.save_draft, name="editor-draft"),

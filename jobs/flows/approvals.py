@@ -428,10 +428,11 @@ def waiting_info(caller: Caller, job: JobRow) -> list[dict[str, Any]]:
     To answer: POST /w/<workspace>/runs/<job_id of the entry>/answer/ (jobs.views.approval.answer).
     """
     found = suspensions.waiting_in(Job.objects.defer("args", "raw_code").get(pk=job.id))
-    return [_waiting(caller, one) for one in found]
+    return [waiting_entry(caller, one) for one in found]
 
 
-def _waiting(caller: Caller, found: Suspension) -> dict[str, Any]:
+def waiting_entry(caller: Caller, found: Suspension) -> dict[str, Any]:
+    """One entry of `waiting_info`."""
     problem: DomainError | None = suspensions.why_not_without_link(found, caller)
     answered = any(event.approver == caller.username for event in found.events)
     asked = found.settings

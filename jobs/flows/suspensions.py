@@ -25,7 +25,6 @@ from jobs.flows.state import NO_JOB, State
 from jobs.flows.value import BadFlow, FlowModule, FlowValue, Suspend, UnknownModule, parse_flow_value
 from jobs.models import (
     FLOW_KINDS,
-    CompletedJob,
     Flow,
     FlowStatus,
     FlowVersion,
@@ -145,11 +144,19 @@ class Suspension:
 
     @cached_property
     def step_result(self) -> dict[str, Any]:
-        """What the step returned, when that is an object: its `description`, `default_args` and `enums` are for us."""
+        """What the step returned for us: `description`, `default_args`, `enums`, those that there are."""
         if self.step_job is None:
             return {}
-        found = CompletedJob.objects.filter(pk=self.step_job).values_list("result", flat=True).first()
-        return found if isinstance(found, dict) else {}
+        with connection.cursor() as cursor:
+            # The rest of the result may be huge.
+            cursor.execute(
+                "SELECT result->'description', result->'default_args', result->'enums' FROM completed_job"
+                " WHERE id = %s AND json_typeof(result) = 'object'",
+                [self.step_job],
+            )
+            row = cursor.fetchone() or (None, None, None)
+        found = zip(("description", "default_args", "enums"), row, strict=True)
+        return {name: value for name, value in found if value is not None}
 
     def is_runner(self, caller: Caller) -> bool:
         """Did this caller start the run, or is it a part of the run itself?"""
