@@ -25,6 +25,7 @@ SCOPE = "scripts"
 MAX_CONTENT = 10_000_000  # characters
 MAX_TAG = 50
 MAX_ENVS = 100
+MAX_SHOWN_LINE = 160
 MAX_TIMEOUT_S = 2_147_483_647
 DEPLOYERS = "wm_deployers"  # the group that may deploy under another person's identity
 
@@ -438,6 +439,19 @@ def list_contents(caller: Caller) -> list[tuple[str, str]]:
     """(path, content) of every readable live script: what a search over code looks at."""
     rows = caller.readable(_live(caller), scope=SCOPE).order_by("path")
     return list(rows.values_list("path", "content"))
+
+
+def search_code(caller: Caller, text: str, *, limit: int) -> list[tuple[str, str, str]]:
+    """(path, language, line) of readable live scripts whose code holds `text`, whatever its case: the first such line."""
+    rows = caller.readable(_live(caller), scope=SCOPE).filter(content__icontains=text).order_by("path")
+    found = rows.values_list("path", "language", "content")[:limit]
+    return [(path, language, first_line_with(content, text)) for path, language, content in found]
+
+
+def first_line_with(code: str, text: str) -> str:
+    """The first line of `code` that holds `text`, whatever its case, cut to a length that a list shows."""
+    lines = (line.strip() for line in code.splitlines() if text.lower() in line.lower())
+    return next(lines, text)[:MAX_SHOWN_LINE]
 
 
 def history(caller: Caller, path: str) -> QuerySet[Script]:

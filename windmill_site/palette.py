@@ -1,20 +1,26 @@
-"""The palette (Ctrl-K): pages, scripts, variables, resources and actions whose name or path matches."""
+"""The palette (Ctrl-K): pages, scripts, flows, variables, resources and actions whose name or path matches.
 
-from collections.abc import Iterable, Iterator
+A first character asks for something else: `>` runs, `#` code, `@` people.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from typing import NotRequired, TypedDict
 from uuid import UUID
 
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from jobs import scripts
+from jobs import run_list, scripts
+from jobs.flows import deployed
 from windmill_site.context import may_create_workspace, navigation, workspace_url
-from windmill_site.templatetags.ui import language_icon
+from windmill_site.templatetags.ui import language_icon, relative
 from workspaces import access, resources, variables
 from workspaces.access import Caller, Identity
 from workspaces.errors import DomainError
+from workspaces.models import Member
 from workspaces.pages import page
 
 MOST_HITS = 20
@@ -52,6 +58,9 @@ def find(identity: Identity, caller: Caller | None, text: str) -> Iterator[Hit]:
     words = text.lower().split()
     if caller is not None:
         base = workspace_url(caller.workspace_id)
+        if text[:1] in _PREFIXES:
+            yield from _PREFIXES[text[0]](caller, text[1:].strip(), base)
+            return
         if run := _run_id(text):
             yield Hit(icon="activity", title="Run", hint=str(run), url=f"{base}runs/{run}/", kind="Run")
         if words:
@@ -89,6 +98,14 @@ def _items(caller: Caller, words: list[str], base: str) -> Iterator[Hit]:
             url=f"{base}scripts/{script.path}/" + ("run/" if caller.is_operator else ""),
             kind="Script",
         )
+    for flow in deployed.list_flows(caller).filter(by_summary)[:_MOST_OF_A_KIND]:
+        yield Hit(
+            icon="workflow",
+            title=flow.summary or flow.path.rsplit("/", 1)[-1],
+            hint=flow.path,
+            url=f"{base}flows/{flow.path}/" + ("run/" if caller.is_operator else ""),
+            kind="Flow",
+        )
     if not words or caller.is_operator:
         return
     for kind, icon, rows in (
@@ -103,6 +120,53 @@ def _items(caller: Caller, words: list[str], base: str) -> Iterator[Hit]:
                 url=f"{base}{kind.lower()}s/?edit={path}",
                 kind=kind,
             )
+
+
+def _runs(caller: Caller, text: str, base: str) -> Iterator[Hit]:
+    """`>`: the newest runs that the words, or filters such as path:f/billing, match."""
+    query = run_list.parse_query({"q": text, "steps": "1" if text else ""})
+    for run in run_list.list_runs(caller, query, limit=MOST_HITS).runs:
+        yield Hit(
+            icon=run.icon or language_icon(run.job.script_lang or ""),
+            title=run.title,
+            hint=f"{run.job.created_by}, {relative((run.job.created_at - timezone.now()).total_seconds())}",
+            url=f"{base}runs/{run.job.id}/",
+            kind=run.status.capitalize(),
+        )
+
+
+def _code(caller: Caller, text: str, base: str) -> Iterator[Hit]:
+    """`#`: scripts, and flows with inline scripts, whose code holds the text; with the first line that does."""
+    if len(text) < 2 or caller.is_operator:
+        return
+    for path, language, line in scripts.search_code(caller, text, limit=_MOST_OF_A_KIND):
+        yield Hit(
+            icon=language_icon(language),
+            title=line,
+            hint=path,
+            url=f"{base}scripts/{path}/",
+            kind="Script",
+        )
+    for path, step, line in deployed.search_code(caller, text, limit=_MOST_OF_A_KIND):
+        yield Hit(
+            icon="workflow",
+            title=line,
+            hint=f"{path}, step {step}",
+            url=f"{base}flows/{path}/#step-{step}",
+            kind="Flow",
+        )
+
+
+def _people(caller: Caller, text: str, base: str) -> Iterator[Hit]:
+    """`@`: members of the workspace."""
+    if caller.is_operator:
+        return
+    members = Member.objects.filter(workspace=caller.workspace)
+    for member in members.filter(Q(username__icontains=text) | Q(email__icontains=text))[:MOST_HITS]:
+        yield Hit(icon="user", title=member.username, hint=member.email, url=f"{base}users/", kind="Person")
+
+
+_PREFIXES: dict[str, Callable[[Caller, str, str], Iterator[Hit]]] = {">": _runs, "#": _code, "@": _people}
 
 
 def _pages(caller: Caller, base: str) -> Iterator[Hit]:
@@ -130,6 +194,15 @@ def _pages(caller: Caller, base: str) -> Iterator[Hit]:
         url=f"{base}scripts/new/?language=bash",
         kind="Action",
         words="create",
+    )
+    yield Hit(icon="plus", title="New flow", hint="", url=f"{base}flows/new/", kind="Action", words="create")
+    yield Hit(
+        icon="upload",
+        title="Import a flow",
+        hint="",
+        url=f"{base}flows/import/",
+        kind="Action",
+        words="yaml json paste create",
     )
     yield Hit(
         icon="plus",

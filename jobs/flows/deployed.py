@@ -4,17 +4,19 @@ A flow is one row at a path (settings, access rules) and a line of versions (wha
 makes it the live one and queues a job that adds the locks of inline scripts to it, all in one transaction.
 """
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q, QuerySet
-from django.db.models.functions import Now
+from django.db.models import Q, QuerySet, TextField
+from django.db.models.functions import Cast, Now
 
 from jobs import queue, tags
-from jobs.flows.value import fill_ids, parse_flow_value
+from jobs.flows.value import RawScript, fill_ids, parse_flow_value
 from jobs.models import Draft, Flow, FlowVersion, JobKind, new_job_id
-from jobs.scripts import MAX_TAG, MAX_TIMEOUT_S, checked_on_behalf_of
+from jobs.scripts import MAX_TAG, MAX_TIMEOUT_S, checked_on_behalf_of, first_line_with
 from workspaces import audit
 from workspaces.access import Caller, Right
 from workspaces.errors import BadRequest, Conflict, NotFound
@@ -336,6 +338,28 @@ def list_contents(caller: Caller) -> list[tuple[str, Any]]:
     flows = dict(caller.readable(_live(caller), scope=SCOPE).values_list("version_id", "path"))
     rows = FlowVersion.objects.filter(pk__in=flows).values_list("pk", "value")
     return sorted(((flows[pk], value) for pk, value in rows), key=lambda row: row[0])
+
+
+def search_code(caller: Caller, text: str, *, limit: int) -> list[tuple[str, str, str]]:
+    """(path, step id, line) of readable live flows whose inline code holds `text`, whatever its case: the first place."""
+    flows = dict(caller.readable(_live(caller), scope=SCOPE).values_list("version_id", "path"))
+    as_json = json.dumps(text)[1:-1]  # how it stands in the stored value
+    rows = FlowVersion.objects.filter(pk__in=flows).annotate(text=Cast("value", TextField()))
+    found = []
+    for pk, value in rows.filter(text__icontains=as_json).order_by("path").values_list("pk", "value"):
+        step = next(_steps_with(value, text), None)
+        if step is not None:
+            found.append((flows[pk], *step))
+        if len(found) == limit:
+            break
+    return found
+
+
+def _steps_with(value: Any, text: str) -> Iterator[tuple[str, str]]:
+    """(step id, line) of the inline scripts that hold `text`."""
+    for _, module in parse_flow_value(value).every_module():
+        if isinstance(module.value, RawScript) and text.lower() in module.value.content.lower():
+            yield module.id, first_line_with(module.value.content, text)
 
 
 def history(caller: Caller, path: str) -> QuerySet[FlowVersion]:

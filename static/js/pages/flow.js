@@ -49,6 +49,10 @@ function show(id) {
 document.addEventListener("wm-select", (e) => show(e.detail.id));
 document.addEventListener("wm-open", () => panel.scrollIntoView({ block: "nearest" }));
 
+// #step-b of the address opens with that step.
+const wanted = decodeURIComponent(location.hash).match(/^#step-(.+)$/)?.[1];
+if (wanted) show(wanted);
+
 const yaml = document.getElementById("p-yaml");
 yaml.addEventListener("wm-show", async () => {
   if (yaml.firstChild) return;
