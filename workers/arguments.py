@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from asgiref.sync import sync_to_async
-from django.db import close_old_connections
-
 from jobs.queue import Claim
+from workers.threads import in_thread
 from workspaces.access import caller_for_job
 from workspaces.references import has_references, interpolate
 
@@ -19,22 +17,19 @@ async def resolve(claim: Claim) -> tuple[dict[str, Any], list[str]]:
     args = claim.args or {}
     if not has_references(args):  # almost every job: no thread, no query
         return args, []
-    return await sync_to_async(_interpolate, thread_sensitive=False)(claim, args)
+    return await in_thread(_interpolate, claim, args)
 
 
 def _interpolate(claim: Claim, args: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    try:
-        caller = caller_for_job(
-            workspace_id=claim.workspace_id,
-            email=claim.permissioned_as_email,
-            username=token_username(claim),
-            permissioned_as=claim.permissioned_as,
-            job_id=claim.id,
-        )
-        value, secrets = interpolate(args, caller=caller)
-        return value, secrets
-    finally:
-        close_old_connections()
+    caller = caller_for_job(
+        workspace_id=claim.workspace_id,
+        email=claim.permissioned_as_email,
+        username=token_username(claim),
+        permissioned_as=claim.permissioned_as,
+        job_id=claim.id,
+    )
+    value, secrets = interpolate(args, caller=caller)
+    return value, secrets
 
 
 def token_username(claim: Claim) -> str:

@@ -10,8 +10,7 @@ from uuid import UUID
 
 import orjson
 import psycopg
-from asgiref.sync import sync_to_async
-from django.db import InterfaceError, OperationalError, close_old_connections
+from django.db import InterfaceError, OperationalError
 
 from jobs import scripts, sql, tags
 from jobs.flows import deployed
@@ -23,6 +22,7 @@ from jobs.models import JobKind
 from jobs.runs import runs_as
 from workers.job_queue import QueueAway
 from workers.pg_lane import Lane
+from workers.threads import in_thread
 from workspaces.access import Caller, caller_for_job
 from workspaces.references import has_references, interpolate
 
@@ -251,15 +251,9 @@ _LOADED = [field.name for field in fields(FlowJob)]
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    def run() -> T:
-        try:
-            return work()
-        finally:
-            close_old_connections()  # the thread may never be used again
-
     while True:
         try:
-            return await sync_to_async(run, thread_sensitive=False)()
+            return await in_thread(work)
         except (OperationalError, InterfaceError) as exc:
             logger.warning("waiting for the database: %s", exc)
 

@@ -6,6 +6,7 @@ Tasks: the claimer, a task a job, the log writer, group commit of results, heart
 
 import asyncio
 import contextlib
+import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,6 +16,7 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
 
+from jobs.flows import locking
 from jobs.flows.store import LeaseOver
 from jobs.models import FLOW_KINDS, JobKind, JobStatus
 from jobs.queue import Claim, Completion, JobRequest, canceled_error
@@ -27,6 +29,7 @@ from workers.job_queue import CancelRequest, JobQueue, Lease, QueueAway, WorkerR
 from workers.logs import JobLog, LogWriter, SilentLog
 from workers.occupancy import Occupancy
 from workers.runner import Runner, RunnerLost, RunRequest
+from workers.threads import in_thread
 from workspaces import job_tokens
 from workspaces.errors import DomainError
 
@@ -439,6 +442,8 @@ class Worker:
 
     async def _run_code(self, held: HeldJob) -> results.Recorded:
         claim = held.claim
+        if claim.kind == JobKind.FLOW_DEPENDENCIES:
+            return await self._lock_flow(claim)
         if (problem := self._cannot_run(claim)) is not None:
             return results.failed_with("ExecutionErr", problem)
         try:
@@ -464,6 +469,16 @@ class Worker:
             await self._queue.set_preprocessed(held.lease, outcome.preprocessed_args)
         record = results.succeeded if outcome.is_success else results.failed
         return record(outcome.result, max_size_mb=self.options.max_result_size_mb)
+
+    async def _lock_flow(self, claim: Claim) -> results.Recorded:
+        """Done here: it reads the code of a flow and runs none of it."""
+        try:
+            locked = await _while_database_is_away(
+                lambda: in_thread(locking.run, claim.id, claim.workspace_id)
+            )
+        except DomainError as exc:
+            return results.failed_with("LockError", exc.message)
+        return results.succeeded(json.dumps(locked), max_size_mb=self.options.max_result_size_mb)
 
     def _cannot_run(self, claim: Claim) -> str | None:
         if claim.code is None:

@@ -130,8 +130,9 @@ class FlowDriver:
             except BaseException:
                 self._forget(transaction)
                 raise
+            advanced = run.advanced(applied)
             self._remember(transaction)
-            return run.advanced(applied)
+            return advanced
         raise FlowChanged(f"job {lease[0]}: others kept advancing its flow")
 
     # --- what is known of flows -----------------------------------------------------------------------------------
@@ -442,6 +443,9 @@ class _Run:
             flow = transaction.flows.get(UUID(ref["args"]))
             return await self.args(flow) if flow is not None else await self.store.args(UUID(ref["args"]))
         if "job" in ref:
+            for effect in self.effects:  # not performed yet
+                if isinstance(effect, Instant) and str(effect.job_id) == ref["job"]:
+                    return await self.load(effect.result)
             outcome = transaction.outcomes.get(UUID(ref["job"]))
             if outcome is None:
                 return await self.store.value(ref)
