@@ -1,12 +1,31 @@
-"""Windows on scripts, the queue, completed jobs and workers. Actions call the functions that everybody else calls."""
+"""Windows on scripts, flows, jobs, approvals and workers. Actions call the functions that everybody else calls."""
 
 from django.contrib import admin
-from django.db.models import OuterRef, QuerySet, Subquery, TextField
+from django.db.models import (
+    BooleanField,
+    Exists,
+    ExpressionWrapper,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    TextField,
+)
 from django.db.models.functions import Cast, Left, Length
 from django.http import HttpRequest
 
 from jobs import canceling, queue, waiting
-from jobs.models import CompletedJob, Job, QueuedJob, Script, WorkerPing
+from jobs.models import (
+    CompletedJob,
+    Flow,
+    FlowStatus,
+    FlowVersion,
+    Job,
+    QueuedJob,
+    ResumeEvent,
+    Script,
+    WorkerPing,
+)
 from workspaces import audit
 from workspaces.access import Identity
 from workspaces.admin import Window, carry_out
@@ -35,6 +54,84 @@ class ScriptAdmin(Window):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Script]:
         return super().get_queryset(request).defer("content", "lock", "lock_error_logs", "schema")
+
+
+@admin.register(Flow)
+class FlowAdmin(Window):
+    """Flows with their live version."""
+
+    list_display = (
+        "path",
+        "workspace_id",
+        "summary",
+        "version_id",
+        "tag",
+        "edited_by",
+        "edited_at",
+        "archived",
+    )
+    list_filter = ("archived", "tag")
+    search_fields = ("path", "summary", "workspace__id", "former_paths")
+    ordering = ("-edited_at",)
+
+
+@admin.register(FlowVersion)
+class FlowVersionAdmin(Window):
+    """Versions of flows, newest first; a list of them does not read what they do."""
+
+    list_display = (
+        "id",
+        "path",
+        "workspace_id",
+        "created_by",
+        "created_at",
+        "deployment_message",
+        "has_lock_errors",
+    )
+    list_filter = (("lock_error_logs", admin.EmptyFieldListFilter),)
+    search_fields = ("=id", "path", "workspace__id", "created_by", "deployment_message")
+    ordering = ("-id",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[FlowVersion]:
+        failed = Q(lock_error_logs__isnull=False) & ~Q(lock_error_logs="")
+        rows = super().get_queryset(request).defer("value", "schema", "lock_error_logs")
+        return rows.annotate(failed=ExpressionWrapper(failed, output_field=BooleanField()))
+
+    @admin.display(description="Dependencies failed", boolean=True)
+    def has_lock_errors(self, version: FlowVersion) -> bool:
+        return bool(getattr(version, "failed", False))
+
+
+@admin.register(FlowStatus)
+class FlowStatusAdmin(Window):
+    """How far the flow jobs are, newest first; `version` counts every change of the state."""
+
+    list_display = ("id", "workspace_id", "path", "version", "where")
+    search_fields = ("=id", "=workspace_id")
+    ordering = ("-id",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[FlowStatus]:
+        path = Job.objects.filter(pk=OuterRef("pk")).values("runnable_path")[:1]
+        is_queued = Exists(QueuedJob.objects.filter(pk=OuterRef("pk")))
+        return super().get_queryset(request).annotate(flow_path=Subquery(path), is_queued=is_queued)
+
+    @admin.display(description="Flow")
+    def path(self, status: FlowStatus) -> str:
+        return getattr(status, "flow_path", None) or "-"
+
+    @admin.display(description="Stands")
+    def where(self, status: FlowStatus) -> str:
+        return "in the queue" if getattr(status, "is_queued", False) else "ended"
+
+
+@admin.register(ResumeEvent)
+class ResumeEventAdmin(Window):
+    """Approvals and disapprovals that people, or programs with a signed link, gave."""
+
+    list_display = ("flow_id", "job_id", "workspace_id", "approved", "approver", "resume_id", "created_at")
+    list_filter = ("approved",)
+    search_fields = ("=flow_id", "=job_id", "=workspace_id", "approver")
+    ordering = ("-created_at",)
 
 
 @admin.register(QueuedJob)
@@ -133,7 +230,7 @@ class CompletedJobAdmin(Window):
         path = Job.objects.filter(pk=OuterRef("pk")).values("runnable_path")[:1]
         return super().get_queryset(request).defer("result").annotate(script_path=Subquery(path))
 
-    @admin.display(description="Script")
+    @admin.display(description="Script or flow")
     def path(self, job: CompletedJob) -> str:
         return getattr(job, "script_path", None) or "-"
 
