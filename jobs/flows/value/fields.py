@@ -136,8 +136,6 @@ class Reader:
         number = transform.value
         if number is None:
             return None
-        if isinstance(number, str):  # a number in a text, or $var:path: known when the step starts
-            return transform
         if not isinstance(number, int | float) or isinstance(number, bool) or not low <= number <= MAX_INT:
             self.wrong(place, number, what)
             return None

@@ -9,7 +9,7 @@ from typing import Any
 
 from jobs import scripts
 from jobs.flows.value.fields import MAX_INT, MAX_PATH, Reader
-from jobs.flows.value.model import Constant, Exponential, Mock, Retry, Static, StopAfterIf, Suspend
+from jobs.flows.value.model import Constant, Exponential, Mock, Retry, Static, StopAfterIf, Suspend, Transform
 
 MAX_EXPR = 1_000_000  # characters
 MAX_ATTEMPTS = 4_294_967_295
@@ -96,7 +96,7 @@ def suspend(read: Reader, value: Any, place: str) -> Suspend | None:
         if isinstance(groups, Static):
             if not groups.value and (groups.value is None or groups.value == []):
                 groups = None
-            elif not isinstance(groups.value, str) and not _is_texts(groups.value):
+            elif not _is_texts(groups.value):
                 read.wrong(f"{place}.user_groups_required.value", groups.value, "a list of group names")
     read_suspend = Suspend(
         required_events=1 if required is None else required,
@@ -188,6 +188,12 @@ def _seconds(key: str) -> tuple[str, ReadField]:
     )
 
 
+def _timeout(read: Reader, fields: dict[str, Any], place: str) -> Transform | None:
+    """A timeout of 0 seconds is one that is off: no step could end in time."""
+    transform = _seconds("timeout")[1](read, fields, place)
+    return None if isinstance(transform, Static) and transform.value == 0 else transform
+
+
 def _env(read: Reader, value: Any, place: str) -> dict[str, Any]:
     return read.object(value, place) or {}
 
@@ -201,7 +207,7 @@ MODULE_OPTIONS: Table = {
     "skip_if": _inner(predicate, "skip_if"),
     "sleep": _seconds("sleep"),
     "suspend": _inner(suspend, "suspend"),
-    "timeout": _seconds("timeout"),
+    "timeout": ("timeout", _timeout),
     "retry": _inner(retry, "retry"),
     "cache_ttl": _above_zero("cache_ttl"),
     "continue_on_error": _flag("continue_on_error"),

@@ -230,7 +230,7 @@ class _Parser(Reader):
             transform = None
         else:
             transform = self.computed(iterator, f"{place}.iterator")
-        if isinstance(transform, Static) and not _may_be_list(transform.value):
+        if isinstance(transform, Static) and not isinstance(transform.value, list):
             self.wrong(f"{place}.iterator.value", transform.value, "a list")
         return ForLoop(
             modules=self.modules(fields, "modules", f"{place}.modules", depth + 1),
@@ -362,8 +362,3 @@ _READERS: dict[str, Callable[[_Parser, dict[str, Any], str, int], ModuleValue]] 
     "identity": _Parser.identity,
     "aiagent": _Parser.aiagent,
 }
-
-
-def _may_be_list(value: Any) -> bool:
-    """A list, or a text that stands for a variable or resource."""
-    return isinstance(value, list) or (isinstance(value, str) and value.startswith("$"))

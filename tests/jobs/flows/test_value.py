@@ -326,8 +326,8 @@ def test_the_rest_of_the_options():
     )
 
 
-def test_zero_turns_a_cache_and_a_priority_off():
-    assert only(cache_ttl=0, priority=0) == only()
+def test_zero_turns_a_cache_a_priority_and_a_timeout_off():
+    assert only(cache_ttl=0, priority=0, timeout=0) == only()
 
 
 def test_a_mock_counts_only_when_it_is_enabled():
@@ -635,6 +635,11 @@ def test_an_id_is_used_once_in_the_whole_flow():
             flow(module(value=loop(parallelism=0))),
             "modules[0].value.parallelism",
             "is 0; expected a number of iterations, 1 or more",
+        ),
+        (
+            flow(module(timeout={"type": "static", "value": "5"})),
+            "modules[0].timeout.value",
+            "is '5'; expected a number of seconds, 0 or more",
         ),
         (flow(module(priority=101)), "modules[0].priority", "is 101; expected a whole number from 0 to 100"),
         (
