@@ -34,6 +34,7 @@ urlpatterns = [
     ),
     path("w/<str:workspace>/runs/<uuid:job_id>/timeline.json", flow_run.timeline_json, name="run-timeline"),
     path("w/<str:workspace>/runs/<uuid:job_id>/code.json", flow_run.code_json, name="run-code"),
+    path("w/<str:workspace>/runs/<uuid:job_id>/restart/", flow_run.restart, name="run-restart"),
     path("w/<str:workspace>/runs/<uuid:job_id>/cancel/", run.cancel, name="run-cancel"),
     path("w/<str:workspace>/runs/<uuid:job_id>/again/", run.run_again, name="run-again"),
     path("w/<str:workspace>/runs/<uuid:job_id>/now/", run.run_now, name="run-now"),

@@ -14,8 +14,9 @@ from uuid import UUID
 from django.db import connection
 
 from jobs import sql
+from jobs.flows.public import definition
 from jobs.flows.state import NO_JOB, State
-from jobs.models import FlowVersion, Job, JobKind
+from jobs.models import JobKind
 from jobs.shapes import iso
 from workspaces.errors import NotFound
 
@@ -32,8 +33,6 @@ class FlowRun:
 
     job_id: UUID
     value: dict[str, Any]  # FlowValue, as it was written
-    root_id: UUID  # the flow (not body) around it, or itself
-    body: str | None = None  # which body of the root it is (BodyRef)
 
     @property
     def modules(self) -> list[RawModule]:
@@ -101,33 +100,41 @@ def _walk(modules: Iterable[RawModule]) -> Iterator[RawModule]:
 
 def read_run(job_id: UUID) -> FlowRun:
     """The flow job, whose id is known to be one that the reader may see. Raises NotFound when its definition is gone."""
-    job = Job.objects.only(
-        "id", "kind", "raw_flow", "runnable_id", "flow_innermost_root_job", "flow_body"
-    ).get(pk=job_id)
-    root, body = job, None
-    if job.kind == JobKind.FLOW_BODY and job.flow_innermost_root_job:
-        above = Job.objects.only("id", "kind", "raw_flow", "runnable_id")
-        found = above.filter(pk=job.flow_innermost_root_job).first()
-        if found is None:
-            raise NotFound(f"the flow of run {job_id} was deleted")
-        root, body = found, job.flow_body
-    value: Any = root.raw_flow
+    value = definition(job_id)
     if value is None:
-        value = FlowVersion.objects.filter(pk=root.runnable_id).values_list("value", flat=True).first()
-    if not isinstance(value, dict):
-        raise NotFound(f"the version of the flow that run {job_id} ran is gone")
-    if body is not None:
-        inside = next(
-            (
-                modules
-                for module in _walk(_modules(value.get("modules")))
-                for ref, modules in bodies(module)
-                if ref == body
-            ),
-            [],
+        raise NotFound(f"what run {job_id} ran is gone, so it cannot be drawn")
+    return FlowRun(job_id=job_id, value=value)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a flow a job is: the run of the flow around it, the step, and the iterations of the loops around that."""
+
+    flow_id: UUID
+    step_id: str
+    chosen: dict[str, int]
+
+
+def place_of(job_id: UUID) -> Place | None:
+    """Where this job is in the flow that started it; None for a job that no flow started."""
+    rows = _rows("flow_place", {"id": job_id})
+    here, top = rows[0], rows[-1]
+    if here["flow_step_id"] is None or len(rows) < 2:
+        return None
+    chosen = {
+        row["flow_step_id"]: row["flow_n"]
+        for row in rows[:-1]
+        if row["flow_n"] is not None and row["flow_body"]
+    }
+    if here["flow_n"] is not None and not here["flow_body"]:
+        # The only step of a loop runs without a body of its own, so the loop is known by the definition alone.
+        value = definition(top["id"])
+        around = (
+            FlowRun(job_id=top["id"], value=value).around(here["flow_step_id"]) if value is not None else []
         )
-        value = {"modules": inside}
-    return FlowRun(job_id=job_id, value=value, root_id=root.id, body=body)
+        if around:
+            chosen[around[-1]] = here["flow_n"]
+    return Place(top["id"], here["flow_step_id"], chosen)
 
 
 # --- the states ---
@@ -268,10 +275,10 @@ def _choose(
         first = 0
         if _kind(module) != "branchall":
             wish = chosen.get(id)
-            usual = next(
-                (n for n in (row["first_failed"], row["first_running"], row["last_known"]) if n is not None),
-                0,
-            )
+            order = ("first_running", "first_failed", "last_known")
+            if shown["status"] not in ("running", "suspended", "scheduled"):
+                order = ("first_failed", "first_running", "last_known")
+            usual = next((row[name] for name in order if row[name] is not None), 0)
             at = wish if wish is not None and 0 <= wish < row["total"] else usual
             first = max(0, min(at - SHOWN // 2, row["total"] - SHOWN))
             shown["iterations"] = {name: row[name] for name in ("total", "done", "failed", "running")} | {
@@ -409,18 +416,42 @@ def flows_of(run: FlowRun, states: Mapping[str, StepState]) -> set[UUID]:
     return ids
 
 
-def what_matters(run: FlowRun, states: Mapping[str, StepState]) -> str | None:
-    """The step to look at first: the innermost that failed, else that waits, runs, or ended last; else the first."""
-    order = [str(module.get("id")) for module in run.every_module()]
-    for wanted in (("failure", "canceled"), ("suspended",), ("running", "queued", "scheduled")):
-        # Of nested steps the innermost says what happened: it comes later in this order than what is around it.
-        hits = [id for id in order if states.get(id, {}).get("status") in wanted and id != "failure"]
-        if hits:
-            first = hits[0]
-            inner = [id for id in hits if first in run.around(id)]
-            return inner[-1] if inner else first
-    ended = [id for id in order if states.get(id, {}).get("status") == "success" and not run.around(id)]
-    return ended[-1] if ended else (order[0] if order else None)
+_CALLING = (("suspended",), ("running", "queued", "scheduled"))
+_FAILED = ("failure", "canceled")
+
+
+def what_matters(run: FlowRun, states: Mapping[str, StepState], *, is_over: bool) -> str | None:
+    """The step to look at first: the innermost that waits or runs; of a flow that is over the one that failed, else the
+    last one. A failure that the flow went on after does not count: what is around it has not failed."""
+    for wanted in (_FAILED,) if is_over else (*_CALLING, _FAILED):
+        around = ("running", "suspended") if wanted is not _FAILED else _FAILED
+        if (found := _innermost(run.modules, states, wanted, around)) is not None:
+            return found
+    top = [str(module.get("id")) for module in run.modules]
+    ended = [
+        id for id in top if states.get(id, {}).get("status") in ("success", "skipped") and id != "failure"
+    ]
+    return ended[-1] if ended else (top[0] if top else None)
+
+
+def _innermost(
+    modules: Sequence[RawModule],
+    states: Mapping[str, StepState],
+    wanted: Sequence[str],
+    around: Sequence[str],
+) -> str | None:
+    for module in modules:
+        id, status = str(module.get("id")), states.get(str(module.get("id")), {}).get("status")
+        if id == "failure" or status is None:
+            continue
+        if status in wanted or status in around:
+            for _, inside in bodies(module):
+                found = _innermost(inside, states, wanted, around)
+                if found is not None:
+                    return found
+        if status in wanted:
+            return id
+    return None
 
 
 # --- pages of iterations ---
@@ -492,6 +523,7 @@ def timeline(run: FlowRun) -> dict[str, Any]:
             bars.setdefault(str(row["flow_step_id"]), []).append(row)
         if not parents or left_out:
             break
+    _span_loops(run.modules, bars)
     known = [row for rows in bars.values() for row in rows if row["started_at"] is not None]
     start = top["started_at"] or min((row["started_at"] for row in known), default=None)
     if start is None:
@@ -524,3 +556,26 @@ def timeline(run: FlowRun) -> dict[str, Any]:
         "is_over": top["completed_at"] is not None,
         "left_out": left_out,
     }
+
+
+def _span_loops(modules: Sequence[RawModule], bars: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Loops and branches without a job of their own get a bar from the first to the last of what is inside."""
+    found: list[dict[str, Any]] = []
+    for module in modules:
+        id = str(module.get("id"))
+        inside = [row for _, within in bodies(module) for row in _span_loops(within, bars)]
+        began = [row for row in inside if row["started_at"] is not None]
+        if id not in bars and began:
+            is_over = all(row["completed_at"] is not None for row in began)
+            failed = any(row["status"] in _FAILED for row in began)
+            bars[id] = [
+                {
+                    "id": began[0]["id"],
+                    "flow_n": None,
+                    "status": ("failure" if failed else "success") if is_over else "running",
+                    "started_at": min(row["started_at"] for row in began),
+                    "completed_at": max(row["completed_at"] for row in began) if is_over else None,
+                }
+            ]
+        found += bars.get(id, [])
+    return found

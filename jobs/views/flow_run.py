@@ -2,14 +2,18 @@
 
 import json
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 
 from jobs import listings
-from jobs.flows import approvals, picture
+from jobs.flows import approvals, deployed, picture, restarting
+from jobs.flows.restart_plan import Place
 from jobs.models import FLOW_KINDS, Flow, JobKind
+from jobs.runs import RunOptions
 from jobs.shapes import JobRow
 from jobs.views.code import code_of
 from jobs.views.endpoints import Answer, endpoint
@@ -34,8 +38,35 @@ def _flow_context(caller: Caller, job: JobRow) -> dict[str, Any]:
     return {
         "waits": waits,
         **_addresses(caller, job),
-        "parent_url": f"/w/{caller.workspace_id}/runs/{job.parent_job}/" if job.parent_job else "",
         "is_body": job.kind == JobKind.FLOW_BODY,
+        "sleeps_until": job.scheduled_for if not waits and _sleeps(job) else None,
+    }
+
+
+def _sleeps(job: JobRow) -> bool:
+    """A flow between two steps, or before a retry."""
+    return (
+        job.started_at is not None
+        and not job.is_completed
+        and job.scheduled_for is not None
+        and job.scheduled_for > timezone.now()
+    )
+
+
+def place_context(caller: Caller, job: JobRow) -> dict[str, str]:
+    """{parent_url, parent_words} of a job that a flow, or another job, started; empty for others."""
+    if job.parent_job is None:
+        return {"parent_url": "", "parent_words": ""}
+    place = picture.place_of(job.id) if job.flow_step_id is not None else None
+    if place is None:
+        return {
+            "parent_url": f"/w/{caller.workspace_id}/runs/{job.parent_job}/",
+            "parent_words": "its parent run",
+        }
+    query = {"step": place.step_id} | {f"n.{loop}": n + 1 for loop, n in place.chosen.items()}
+    return {
+        "parent_url": f"/w/{caller.workspace_id}/runs/{place.flow_id}/?{urlencode(query)}",
+        "parent_words": f"step {place.step_id} of its flow",
     }
 
 
@@ -77,7 +108,7 @@ def flow_json(request: HttpRequest, caller: Caller, body: dict[str, Any], job_id
     states = picture.step_states(run, chosen)
     answer: dict[str, Any] = {
         "states": states,
-        "matters": picture.what_matters(run, states),
+        "matters": picture.what_matters(run, states, is_over=job.is_completed),
         "chosen": chosen,
         "status": job.status,
     }
@@ -131,6 +162,43 @@ def code_json(request: HttpRequest, caller: Caller, body: dict[str, Any], job_id
         "path": job.runnable_path,
         "version": version.hash_hex if version is not None else None,
     }
+
+
+@endpoint(operators=True)
+def restart(request: HttpRequest, caller: Caller, body: dict[str, Any], job_id: UUID) -> Answer:
+    """{url} of a new run that begins at `step_id` (of a loop or branchall at `branch_or_iteration_n`, inside of it at
+    `nested_path`) of this one; `failed_only`: of a loop only what failed; `latest`: with the live version of the flow."""
+    place, *nested = [_place(part) for part in [body, *_list_of(body, "nested_path")]]
+    version = None
+    if body.get("latest"):
+        job = listings.get_job(caller, workspace_id=caller.workspace_id, job_id=job_id)
+        version = deployed.live_version(deployed.get_flow(caller, job.runnable_path or "")).pk
+    new_id = restarting.restart(
+        caller,
+        job_id,
+        step_id=place.step_id,
+        branch_or_iteration_n=place.n,
+        nested_path=nested,
+        flow_version=version,
+        failed_only=bool(body.get("failed_only")),
+        options=RunOptions(trigger_kind="ui"),
+    )
+    return {"url": f"/w/{caller.workspace_id}/runs/{new_id}/"}
+
+
+def _list_of(body: dict[str, Any], name: str) -> list[Any]:
+    value = body.get(name) or []
+    if not isinstance(value, list):
+        raise BadRequest(f"{name} should be a list of {{step_id, branch_or_iteration_n?}}")
+    return value
+
+
+def _place(given: Any) -> Place:
+    step_id = given.get("step_id") if isinstance(given, dict) else None
+    n = given.get("branch_or_iteration_n") if isinstance(given, dict) else None
+    if not isinstance(step_id, str) or (n is not None and type(n) is not int):
+        raise BadRequest("expected {step_id, branch_or_iteration_n?}: the id of a step, and a number from 0")
+    return Place(step_id, n)
 
 
 def _flow_job(caller: Caller, job_id: UUID) -> JobRow:

@@ -64,6 +64,7 @@ def _context(caller: Caller, job: JobRow) -> dict[str, Any]:
         "progress": runs.get_progress(job.id) if job.status == "running" else None,
         "waited_ms": _waited_ms(job),
         "memory_peak": (job.mem_peak or 0) * 1024,  # bytes
+        **flow_run.place_context(caller, job),
     }
 
 

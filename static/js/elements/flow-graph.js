@@ -11,6 +11,12 @@ const READABLE = 0.78; // smallest scale that is chosen without being asked
 const ico = (name, cls = "") => html`<svg class="i ${cls}" aria-hidden="true"><use href=${iconHref(name)}></use></svg>`;
 const box = (o, w = o.w, h = o.h) => css({ left: `${o.x}px`, top: `${o.y}px`, width: `${w}px`, height: `${h}px` });
 const isOver = (status) => ["success", "failure", "skipped", "canceled"].includes(status);
+/** Fewer squares where the numbers beside them are long. */
+const around = ({ shown, at, total }) => {
+  if (total < 1000 || shown.length <= 7) return shown;
+  const middle = shown.findIndex((s) => s.n === at), from = Math.max(0, Math.min(middle - 3, shown.length - 7));
+  return shown.slice(from, from + 7);
+};
 const swallow = (e) => { e.stopPropagation(); e.preventDefault(); };
 const PENDING = Object.freeze({ status: "pending" });
 
@@ -151,8 +157,8 @@ class FlowGraph extends LitElement {
   #strip(s) {
     const its = this.state(s.id).iterations;
     return guard([s, its], () => (!its || !its.total ? nothing : html`<div class="fg-iters" role="group" aria-label="Iterations of ${s.id}" ${css({ left: `${s.x}px`, top: `${s.y}px`, width: `${s.w}px` })}>
-      ${its.shown.map(({ n, status }) => html`<button type="button" data-status=${status} tabindex="-1" aria-pressed=${n === its.at} aria-label="Iteration ${n + 1}, ${statusWord(status)}" title="Iteration ${n + 1}: ${statusWord(status)}" @click=${() => this.#tell("wm-iteration", { id: s.id, n })}></button>`)}
-      <button type="button" class="fg-all" tabindex="-1" aria-label="All iterations of ${s.id}: ${its.done} of ${its.total} done${its.failed ? `, ${its.failed} failed` : ""}" @click=${() => this.#tell("wm-iterations", { id: s.id })}>${its.done} of ${its.total}${its.failed ? html`<b>${its.failed} failed</b>` : nothing}</button></div>`));
+      ${around(its).map(({ n, status }) => html`<button type="button" data-status=${status} tabindex="-1" aria-pressed=${n === its.at} aria-label="Iteration ${n + 1}, ${statusWord(status)}" title="Iteration ${n + 1}: ${statusWord(status)}" @click=${() => this.#tell("wm-iteration", { id: s.id, n })}></button>`)}
+      <button type="button" class="fg-all" tabindex="-1" aria-label="All iterations of ${s.id}: ${its.done} of ${its.open ? "so far" : its.total} done${its.failed ? `, ${its.failed} failed` : ""}" @click=${() => this.#tell("wm-iterations", { id: s.id })}>${its.done}/${its.open ? "…" : its.total}${its.failed ? html`<b>${its.failed} failed</b>` : nothing}</button></div>`));
   }
   #slot(s) {
     const where = this.#where(s), key = JSON.stringify([s.list, s.index]);

@@ -14,12 +14,12 @@ const OVER = ["success", "failure", "canceled", "skipped"];
 const FILTERS = [["", "All"], ["failure", "Failed"], ["running", "Running"], ["success", "Succeeded"], ["pending", "To come"]];
 
 /**
- * <wm-flow-run-step>: one step of a flow's run. Properties: module (of the definition), state (of the picture), chosen ({loop: n}),
- * loop: the innermost loop around it. What is large is fetched from the run of the step itself, when its tab is opened.
+ * <wm-flow-run-step>: one step of a flow's run. Properties: module (of the definition), state (of the picture),
+ * loops {id: iterations of the loops around it}, may {restart: bool}. What is large is fetched from the run of the step itself, when its tab is opened.
  * Events: wm-iteration {id, n}, wm-restart {id}, wm-close.
  */
 class FlowRunStep extends LitElement {
-  static properties = { module: { attribute: false }, state: { attribute: false }, attempt: { state: true }, tab: { state: true }, facts: { state: true }, code: { state: true }, list: { state: true }, filter: { state: true } };
+  static properties = { module: { attribute: false }, state: { attribute: false }, loops: { attribute: false }, may: { attribute: false }, attempt: { state: true }, tab: { state: true }, facts: { state: true }, code: { state: true }, list: { state: true }, filter: { state: true } };
   #wanted = ""; // the tab that the reader chose; kept from step to step
   #asked = ""; // the job and status that `facts` are of
   createRenderRoot() { return this; }
@@ -118,14 +118,20 @@ class FlowRunStep extends LitElement {
   }
   #facts(s) {
     const fact = (name, value) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`, at = Object.entries(s.at ?? {});
-    return html`${at.map(([loop, n]) => fact(`Iteration of ${loop}`, n + 1))}
+    return html`${at.map(([loop, n]) => this.#walk(loop, n, this.loops?.[loop]))}
       ${this.attempt && this.facts?.durationMs != null ? fact("Duration", html`<span class="num">${duration(this.facts.durationMs)}</span>`) : s.duration_ms != null ? fact("Duration", html`<span class="num">${duration(s.duration_ms)}</span>`) : s.status === "running" && s.started_at ? fact("Running for", html`<time class="num" datetime=${s.started_at} data-elapsed></time>`) : nothing}
       ${s.started_at ? fact("Started", html`<time datetime=${s.started_at} title=${new Date(s.started_at).toLocaleString()}>${new Date(s.started_at).toLocaleTimeString()}</time>`) : nothing}
       ${s.branch != null ? fact("Branch", s.branch === "default" ? "default" : s.branch + 1) : nothing}
       ${s.iterations?.total ? fact("Iterations", html`<span class="num">${s.iterations.done} of ${s.iterations.total}${s.iterations.failed ? `, ${s.iterations.failed} failed` : ""}</span>`) : nothing}
       ${s.approvers?.length ? fact("Approved by", s.approvers.map((a) => a.approver).join(", ")) : nothing}
       ${s.failed_jobs?.length ? html`<div class="attempts"><dt>Attempt</dt><dd class="seg" role="group" aria-label="Attempts">${[...s.failed_jobs, s.job].filter(Boolean).map((job, i, all) => html`<button type="button" aria-pressed=${job === this.job} title=${i < all.length - 1 || s.status === "failure" ? "Failed" : statusWord(s.status)} @click=${() => { this.attempt = i === all.length - 1 ? "" : job; }}>${i + 1}</button>`)}</dd></div>` : nothing}
-      ${this.job ? html`<div><dt class="vh">Run</dt><dd><a class="link" href=${this.#base()}>${this.module.value?.type === "flow" ? "Open the flow’s run" : "Its own run"}</a></dd></div>` : nothing}`;
+      ${this.job ? html`<div><dt class="vh">Run</dt><dd><a class="link" href=${this.#base()}>${this.module.value?.type === "flow" ? "Open the flow’s run" : "Its own run"}</a></dd></div>` : nothing}
+      ${this.may?.restart && s.status !== "pending" && !s.off ? html`<div><dt class="vh">Deeds</dt><dd><button class="btn sm" type="button" @click=${() => this.#tell("wm-restart", { id: this.module.id })}>${ico("rotate-ccw")}Restart from here</button></dd></div>` : nothing}`;
+  }
+  /** One iteration on and back, for steps inside of a loop. */
+  #walk(loop, n, its) {
+    const total = its?.total ?? n + 1, go = (to) => () => this.#tell("wm-iteration", { id: loop, n: to });
+    return html`<div class="walk"><dt>Iteration of ${loop}</dt><dd><button class="btn ghost icon sm" type="button" aria-label="Iteration before" ?disabled=${n === 0} @click=${go(n - 1)}>${ico("chevron-left")}</button><span class="num">${n + 1} of ${its?.open ? "…" : total}</span><button class="btn ghost icon sm" type="button" aria-label="Next iteration" ?disabled=${n + 1 >= total} @click=${go(n + 1)}>${ico("chevron-right")}</button></dd></div>`;
   }
   #notes(s) {
     const when = s.until && html`<time datetime=${s.until} title=${new Date(s.until).toLocaleString()}>${new Date(s.until).toLocaleTimeString()}</time>`;

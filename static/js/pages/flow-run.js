@@ -62,23 +62,28 @@ function take(message) {
     const next = now();
     if (next && next !== selected) choose(next, { quiet: true });
   }
-  panel.state = states[selected];
+  Object.assign(panel, about(selected));
   note();
   timelineSoon();
 }
-/** The step that the flow is at: what waits or runs, the innermost first. */
+/** The step that the flow is at: what waits or runs, the innermost first; at the end what failed. As picture.what_matters. */
 function now() {
-  const at = (wanted) => [...modules.keys()].filter((id) => wanted.includes(states[id]?.status));
-  for (const wanted of [["failure"], ["suspended"], ["running", "queued", "scheduled"]]) {
-    const hits = at(wanted).filter((id) => id !== "failure");
-    if (hits.length) return hits.filter((id) => id === hits[0] || modules.get(id).around.includes(hits[0])).at(-1);
-  }
-  return null;
+  const status = (id) => states[id]?.status, failed = ["failure", "canceled"];
+  const find = (wanted, around) => {
+    const hits = [...modules.keys()].filter((id) => id !== "failure" && wanted.includes(status(id)) && modules.get(id).around.every((a) => around.includes(status(a)) || wanted.includes(status(a))));
+    return hits.length ? hits.filter((id) => id === hits[0] || modules.get(id).around.includes(hits[0])).at(-1) : null;
+  };
+  const outer = ["running", "suspended"];
+  return find(["suspended"], outer) ?? find(["running", "queued", "scheduled"], outer) ?? find(failed, failed);
 }
+const loopThatFailed = () => [...modules.keys()].find((id) => states[id]?.iterations?.failed && !whyNot(id) && !modules.get(id).around.length) ?? [...modules.keys()].find((id) => states[id]?.iterations?.failed && !whyNot(id));
 function note() {
   const box = byId("fail-note"), failed = Object.values(states).reduce((sum, s) => sum + (s.iterations?.failed ?? 0), 0);
+  if (byId("run-head").querySelector("wm-schema-form")) import("../elements/schema-form.js");
   if (!box) return;
   box.hidden = !failed;
+  const retry = document.querySelector("[data-restart-failed]");
+  if (retry) retry.hidden = !failed || !loopThatFailed();
   box.textContent = failed ? `${failed} iteration${failed === 1 ? "" : "s"} failed` : "";
 }
 
@@ -89,10 +94,19 @@ function choose(id, { quiet = false, open = false } = {}) {
   selected = id;
   if (!quiet) followed = false;
   graph.selected = outline.selected = gantt.selected = id;
-  Object.assign(panel, { module: modules.get(id).module, state: states[id] });
+  Object.assign(panel, { module: modules.get(id).module, ...about(id) });
   if (!quiet) remember();
   if (changed && graph.plan) graph.reveal(id);
   if (open) openSheet();
+}
+/** What the panel shows of a step beside its definition. */
+function about(id) {
+  const around = modules.get(id)?.around ?? [];
+  return {
+    state: states[id],
+    loops: Object.fromEntries(around.map((loop) => [loop, states[loop]?.iterations]).filter(([, its]) => its)),
+    may: { restart: !!document.querySelector("[data-restart]") && !["failure", "preprocessor"].includes(id) },
+  };
 }
 function remember() {
   const url = new URL(location.href);
@@ -122,6 +136,7 @@ document.addEventListener("wm-open", () => openSheet(true));
 document.addEventListener("wm-iteration", (e) => { followed = false; iteration(e.detail.id, e.detail.n); });
 document.addEventListener("wm-iterations", (e) => choose(e.detail.id, { open: true }));
 document.addEventListener("click", (e) => {
+  if (e.target.closest("#fail-note")) choose(Object.keys(states).find((id) => states[id].iterations?.failed), { open: true });
   const show = e.target.closest("[data-show-step]");
   if (!show) return;
   choose(show.dataset.showStep, { open: true });
@@ -161,7 +176,7 @@ byId("p-timeline").addEventListener("wm-show", timeline);
 const face = (job) => JSON.stringify([job.status, job.canceled_by, job.started_at, job.completed_at]);
 let last = "", asking = null, waiting = "";
 function refresh() {
-  asking ??= window.htmx.ajax("GET", base, { target: "#run-head", swap: "outerMorph" }).finally(() => { asking = null; note(); titleOfFailed(); });
+  asking ??= window.htmx.ajax("GET", base, { target: "#run-head", swap: "outerMorph" }).finally(() => { asking = null; note(); titleOfFailed(); if (selected) Object.assign(panel, about(selected)); });
   return asking;
 }
 const titleOfFailed = () => {
@@ -180,6 +195,7 @@ document.addEventListener("wm-flow", (e) => {
   if (now !== waiting) refresh();
   waiting = now;
 });
+document.addEventListener("wm-answered", () => refresh());
 document.addEventListener("wm-done", async (e) => {
   if (e.target !== live) return;
   live.removeAttribute("src");
@@ -201,42 +217,63 @@ document.addEventListener("visibilitychange", () => {
 });
 
 // --- restarting ---
-const dialog = byId("restart-dialog"), form = byId("restart-form");
-/** Why a run cannot begin again at this step; "" when it can. */
-function whyNot(id) {
-  const { around } = modules.get(id);
-  for (const outer of around) {
-    const m = modules.get(outer).module;
-    if (m.value.type === "branchall" && m.value.parallel) return `Its branches run side by side: restart at ${outer} instead.`;
-    if (m.value.type === "forloopflow" && m.value.parallel) return `The iterations of ${outer} run side by side: restart at ${outer} instead.`;
+const dialog = byId("restart-dialog"), form = byId("restart-form"), stepField = byId("restart-step");
+const isSideBySide = (m) => !!m.value?.parallel && (isLoop(m) || m.value.type === "branchall");
+/** A body with a single plain step has no flow of its own: the step begins with its iteration. */
+const isDirect = (id) => { const outer = modules.get(id).around.at(-1); return outer && states[id]?.flow && states[id].flow === states[outer]?.flow; };
+/** The way to a step as the server takes it: [{step_id, branch_or_iteration_n?}], outermost first. */
+function wayTo(id) {
+  const { around } = modules.get(id), way = [];
+  for (const [i, outer] of around.entries()) {
+    const m = modules.get(outer).module, place = { step_id: outer };
+    if (isLoop(m)) place.branch_or_iteration_n = states[outer]?.iterations?.at ?? 0;
+    if (m.value.type === "branchall") place.branch_or_iteration_n = +modules.get(around[i + 1] ?? id).body.split("/").at(-1);
+    way.push(place);
   }
-  return "";
+  return isDirect(id) ? way : [...way, { step_id: id }];
 }
-function askRestart(id) {
-  const select = byId("restart-step");
-  select.replaceChildren(...[...modules].filter(([key, m]) => !["failure", "preprocessor"].includes(key) && !m.around.length).map(([key, { module }]) => new Option(`${key}: ${title(module)}`, key)));
-  const top = modules.get(id)?.around[0] ?? id;
-  if ([...select.options].some((o) => o.value === top)) select.value = top;
+/** Why a run cannot begin again inside of this step's surroundings; "" when it can. */
+function whyNot(id) {
+  const outer = modules.get(id).around.find((a) => isSideBySide(modules.get(a).module));
+  if (!outer) return "";
+  const { module } = modules.get(outer);
+  return `${isLoop(module) ? "The iterations" : "The branches"} of ${outer} run side by side, so a run cannot begin inside of one. Restart at ${outer}.`;
+}
+function askRestart(id, how = "all") {
+  const began = [...modules].filter(([key]) => !["failure", "preprocessor"].includes(key) && states[key] && !states[key].off);
+  stepField.replaceChildren(...began.map(([key, { module, around }]) => new Option(`${"\u2003".repeat(around.length)}${key}: ${title(module)}`, key)));
+  if (began.some(([key]) => key === id)) stepField.value = id;
   byId("restart-error").hidden = true;
   restartChanged();
+  const wanted = form.querySelector(`[name=how][value="${how}"]`);
+  if (!byId("restart-how").hidden && !wanted.closest("label").hidden) wanted.checked = true;
   dialog.showModal();
 }
 function restartChanged() {
-  const id = byId("restart-step").value, m = modules.get(id)?.module, state = states[id], sequential = m && (m.value.type === "forloopflow" || m.value.type === "whileloopflow") && !m.value.parallel && state?.iterations?.total > 0;
-  byId("restart-n-field").hidden = !sequential;
-  const n = byId("restart-n");
-  n.disabled = !sequential;
-  if (sequential) { n.max = state.iterations.total; n.value = (state.iterations.at ?? 0) + 1; }
-  byId("restart-why").textContent = m?.value.parallel && (isLoop(m) || m.value.type === "branchall") ? "What runs side by side begins anew as a whole." : whyNot(id);
+  const id = stepField.value, m = modules.get(id)?.module, its = states[id]?.iterations, why = m ? whyNot(id) : "";
+  const counted = m && !why && isLoop(m) && its?.total > 0;
+  byId("restart-how").hidden = !counted && !(m && !why && m.value.type === "branchall" && states[id].status === "failure");
+  byId("restart-from").hidden = !counted || isSideBySide(m);
+  byId("restart-failed").hidden = !(counted ? its.failed : m?.value.type === "branchall");
+  form.elements.how.value = "all";
+  if (counted) Object.assign(byId("restart-n"), { max: its.total, value: (its.at ?? 0) + 1 });
+  const loop = m && modules.get(id).around.findLast((a) => isLoop(modules.get(a).module));
+  byId("restart-why").textContent = why || (loop ? `In iteration ${(states[loop]?.iterations?.at ?? 0) + 1} of ${loop}, and with those after it${isDirect(id) ? "; its only step begins with it" : ""}.` : "");
+  byId("restart-go").disabled = !!why || !m;
 }
-byId("restart-step").addEventListener("change", restartChanged);
-document.addEventListener("click", (e) => { if (e.target.closest("[data-restart]")) askRestart(selected); });
+stepField.addEventListener("change", restartChanged);
+byId("restart-n").addEventListener("focus", () => { form.elements.how.value = "from"; });
+document.addEventListener("click", (e) => {
+  if (e.target.closest("[data-restart]")) askRestart(selected);
+  if (e.target.closest("[data-restart-failed]")) askRestart(loopThatFailed(), "failed");
+});
 document.addEventListener("wm-restart", (e) => askRestart(e.detail.id));
 form.addEventListener("submit", async (e) => {
   e.preventDefault();
-  const data = new FormData(form), n = data.get("n");
+  const id = stepField.value, how = byId("restart-how").hidden ? "all" : form.elements.how.value, [first, ...rest] = wayTo(id), last = rest.at(-1) ?? first;
+  if (how === "from") last.branch_or_iteration_n = +byId("restart-n").value - 1;
   try {
-    const answer = await send(`${base}restart/`, { data: { step_id: data.get("step_id"), ...(n ? { branch_or_iteration_n: +n - 1 } : {}), latest: data.has("latest") } });
+    const answer = await send(`${base}restart/`, { data: { ...first, nested_path: rest, failed_only: how === "failed", latest: !!form.elements.latest?.checked } });
     location.assign((await answer.json()).url);
   } catch (error) {
     const box = byId("restart-error");
