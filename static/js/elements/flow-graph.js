@@ -82,7 +82,14 @@ class FlowGraph extends LitElement {
   }
   updated(changed) {
     this.#apply();
-    if (changed.has("plan") && changed.get("plan") === undefined) this.fit();
+    if (!changed.has("plan")) return;
+    const before = changed.get("plan");
+    if (!before) return this.fit();
+    if (!this.editable || !changed.has("value")) return;
+    // What is edited stays where it is: a wider branch moves the axis of the whole picture.
+    const start = (plan) => plan.pills.find((l) => l.key === "inputs"), { k } = this.view;
+    this.view = { k, x: this.view.x + (start(before).x - start(this.plan).x) * k, y: this.view.y + (start(before).y - start(this.plan).y) * k };
+    this.#apply();
   }
   state(id) { return this.states?.[id] ?? PENDING; }
   #status(id) { return this.state(id).status; }
@@ -235,7 +242,7 @@ class FlowGraph extends LitElement {
   fit(whole = false) {
     if (!this.plan || !this.clientWidth) return;
     const { w, h } = this.plan, W = this.clientWidth, H = this.clientHeight, all = Math.max(0.05, Math.min((W - 40) / w, (H - 40) / h, 1));
-    if (whole || all > 0.7) this.view = { k: all, x: (W - w * all) / 2, y: (H - h * all) / 2 };
+    if (whole || all > 0.7) this.view = { k: all, x: (W - w * all) / 2, y: this.editable && !whole ? 24 : (H - h * all) / 2 };
     else {
       const k = Math.min(1, Math.max(READABLE, (W - 40) / w)), n = this.plan.nodes.find((x) => x.id === this.selected) ?? this.plan.nodes[0] ?? { x: w / 2, y: 0 };
       const place = (size, room, middle) => (size * k + 40 <= room ? (room - size * k) / 2 : Math.min(20, Math.max(room - 20 - size * k, room / 2 - middle * k)));
