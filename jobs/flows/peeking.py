@@ -4,9 +4,10 @@ import json
 from typing import Any
 from uuid import UUID
 
+from jobs.flows.public import result_ref
 from jobs.flows.state import Ref
 from jobs.listings import get_job
-from jobs.models import CompletedJob, FlowIteration, FlowResult, Job
+from jobs.models import CompletedJob, FlowIteration, Job
 from workspaces.access import Caller
 from workspaces.errors import BadRequest, NotFound
 
@@ -66,12 +67,9 @@ def _whole(ref: Ref) -> Any:
 
 def _reference(flow_id: UUID, step_id: str) -> Ref:
     """Where the result of a step is: as `results.<id>` finds it, else that of its newest run in this flow."""
-    recorded = (
-        FlowResult.objects.filter(root_id=flow_id, step_id=step_id).values_list("result", flat=True).first()
-    )
+    recorded = result_ref(flow_id, step_id)
     if recorded is not None:
-        ref: Ref = recorded
-        return ref
+        return recorded
     # Steps that make up the whole body of a loop are not recorded by name.
     ran = CompletedJob.objects.filter(
         pk__in=Job.objects.filter(flow_innermost_root_job=flow_id, flow_step_id=step_id).values("id")

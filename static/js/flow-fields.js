@@ -38,7 +38,7 @@ export function expression(on, path, label, { hint, placeholder = "results.a > 3
     <div class="code-frame"><wm-code small language="javascript" label=${label} placeholder=${placeholder} .value=${value} .completions=${on.completions || []} @input=${(e) => { e.stopPropagation(); if (e.target.value !== (on.get(path) ?? "")) on.set(path, e.target.value, { typing: true, keepEmpty: true }); }}><pre>${value}</pre></wm-code></div>${hint ? html`<p class="help">${hint}</p>` : nothing}</div>`;
 }
 function inserted(code, text) {
-  if (["", "false", "true", "[]"].includes(code.value.trim())) { code.value = text; code.focus(); } else code.insert(text);
+  if (["", "false", "true"].includes(code.value.trim())) { code.value = text; code.focus(); } else code.insert(text);
 }
 /** An InputTransform (a plain number counts as a fixed one). */
 export function transform(on, path, label, schema, { hint, plain = false } = {}) {

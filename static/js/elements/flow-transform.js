@@ -6,6 +6,7 @@ import { control, initial, resourceType, typeOf } from "../schema.js";
 
 const ico = (name) => html`<svg class="i" aria-hidden="true"><use href=${iconHref(name)}></use></svg>`;
 const stash = new Map(); // key of a field -> {static, javascript}: what it was before it was switched
+const BLANK = new Set(["", "[]", "null", '""']); // expressions that stand for nothing yet
 const WORDS = { choice: "choice", switch: "boolean", textarea: "text", chips: "list", choices: "list", list: "list", json: "json", variant: "one of", password: "secret", group: "object" };
 
 /**
@@ -38,7 +39,7 @@ class FlowTransform extends LitElement {
   async insert(text) {
     if (/^\$(var|res):/.test(text)) return this.#tell({ type: "static", value: text });
     const code = this.querySelector("wm-code");
-    if (this.#isCode && code?.hasAttribute("ready") && this.value.expr.trim()) return code.insert(text);
+    if (this.#isCode && code?.hasAttribute("ready") && !BLANK.has(this.value.expr.trim())) return code.insert(text);
     stash.set(this.key, { ...stash.get(this.key), ...(this.#isCode ? {} : { static: this.value }) });
     this.#tell({ type: "javascript", expr: text });
     await this.updateComplete;
