@@ -1,8 +1,8 @@
 """Ending jobs before their time: one job, or a flow with everything that runs for it.
 
 Softly: a flow is marked as canceled, starts nothing more and ends when nothing of it is left; steps that wait in the
-queue end at once, running ones are stopped by their workers. By force: the whole tree, from the topmost flow down, is over in
-this transaction, whatever its workers do.
+queue end at once, running ones are stopped by their workers. By force: the whole tree, from the topmost flow down, is
+over in this transaction, whatever its workers do.
 
 A tree may grow while it is looked at (a worker is just starting the next step), and a row may be in somebody's hands for
 an instant. So one looks again until nothing is left to do, instead of holding locks while waiting for others: locks are
@@ -60,7 +60,7 @@ def cancel_job(
             raise JobNotFound(f"job {job_id} has ended already; there is nothing to cancel")
         raise JobNotFound(f"job {job_id} does not exist in workspace {workspace_id}")
     order = _Order(username=username, reason=reason)
-    ended = order.end_all(_top(job_id, workspace_id)) if force else order.end_softly(job_id)
+    ended = order.end_all(top_of(job_id, workspace_id=workspace_id)) if force else order.end_softly(job_id)
     if job_id not in ended:
         return not QueuedJob.objects.filter(pk=job_id).exists()
     append_system_log(
@@ -178,7 +178,8 @@ def _queued(job_ids: Sequence[UUID]) -> list[_Queued]:
         return [_Queued(*row) for row in cursor.fetchall()]
 
 
-def _top(job_id: UUID, workspace_id: str) -> UUID:
+def top_of(job_id: UUID, *, workspace_id: str) -> UUID:
+    """The flow at the top of the tree that a step is in; the job itself when it is no step."""
     with connection.cursor() as cursor:
         cursor.execute(sql.load("top_job"), {"id": job_id, "workspace_id": workspace_id, "most": MOST_LEVELS})
         row = cursor.fetchone()

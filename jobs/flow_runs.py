@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db import transaction
 
 from jobs import concurrency, queue, tags
+from jobs.flows import deployed
 from jobs.flows.restart_plan import Place, Plan, plan
 from jobs.flows.state import initial_state
 from jobs.flows.value import FlowValue, fill_ids, parse_flow_value
@@ -174,6 +175,38 @@ def _push(
         job_id = push(caller, request, options, operation=operation)
         taken_over.carry_over(job_id)
     return job_id
+
+
+def run_dependencies(caller: Caller, value: Any, *, path: str | None, options: RunOptions) -> UUID:
+    """Queue a job that locks the inline scripts of a flow that is not deployed, answer its id. Not for operators.
+
+    Its result is {updated_flow_value: ...} (jobs.flows.locking). Raises BadRequest, PermissionDenied.
+    """
+    caller.require_not_operator()
+    caller.identity.require_scope("jobs", "run", "preview")
+    check_storable(value)
+    raw_flow = fill_ids(value)
+    parse_flow_value(raw_flow)
+    request = queue.JobRequest(
+        workspace_id=caller.workspace_id,
+        kind=JobKind.FLOW_DEPENDENCIES,
+        raw_flow=raw_flow,
+        runnable_path=path[:MAX_PREVIEW_PATH] if path else None,
+        tag=tags.choose_tag(
+            workspace_id=caller.workspace_id,
+            asked=options.tag,
+            language=deployed.DEPENDENCY_TAG,
+            args={},
+        ),
+        args={},
+        created_by=caller.username,
+        permissioned_as=caller.permissioned_as,
+        permissioned_as_email=caller.email,
+        visible_to_owner=options.visible_to_owner
+        and bool(path)
+        and caller.right_on(path or "") >= Right.READ,
+    )
+    return push(caller, request, options, operation="jobs.flow_dependencies")
 
 
 def limits(value: FlowValue, *, workspace_id: str, path: str | None, args: dict[str, Any]) -> dict[str, Any]:

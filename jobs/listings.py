@@ -1,6 +1,7 @@
 """Reads over jobs: one job, pages of jobs, counts. Pages and the REST API share them.
 
-Who sees a job: its creator, whoever reads the path of its script (unless the runner hid it from them), admins. A job
+Who sees a job: its creator, whoever reads the path of its script or flow (unless the runner hid it from them), admins;
+and a step, whoever sees its flow. A job
 made by `anonymous` is also seen by whoever holds its id, signed in or not.
 """
 
@@ -18,7 +19,7 @@ from django.db import OperationalError, connection, transaction
 
 from jobs import sql
 from jobs.errors import JobNotFound
-from jobs.models import JobStatus, Script
+from jobs.models import Flow, Job, JobKind, JobStatus, Script
 from jobs.shapes import JobRow
 from workspaces.access import Caller, Right
 from workspaces.errors import BadRequest, NotSignedIn, PermissionDenied
@@ -26,6 +27,10 @@ from workspaces.models import Workspace
 from workspaces.scopes import allows
 
 ANONYMOUS = "anonymous"  # creator of jobs that were started signed out
+# Their path is that of a flow.
+_RUNS_OF_FLOWS = frozenset(
+    {JobKind.FLOW, JobKind.FLOW_PREVIEW, JobKind.FLOW_BODY, JobKind.FLOW_DEPENDENCIES, JobKind.FLOW_SCRIPT}
+)
 MAX_PAGE = 10_000  # rows
 SEARCH_LIMIT_MS = 15_000  # a condition that no index serves gives up after this
 
@@ -74,22 +79,54 @@ def may_see(caller: Caller, job: JobRow) -> bool:
     """Whether this job exists for the caller."""
     if caller.is_admin or job.created_by == caller.username:
         return True
-    if not job.visible_to_owner or not job.runnable_path:
+    if not job.visible_to_owner:
         return False
-    if caller.right_on(job.runnable_path) >= Right.READ:
+    if _may_read_runnable(caller, job.kind, job.runnable_path):
         return True
-    head = Script.objects.filter(
-        workspace_id=job.workspace_id, path=job.runnable_path, archived=False, deleted=False
-    ).only("path", "extra_perms")
-    return any(caller.right_on(script.path, script.extra_perms) >= Right.READ for script in head)
+    # Whoever sees a run of a flow sees its steps, wherever their scripts are.
+    top = _top_of(job)
+    return top is not None and _may_read_runnable(caller, *top)
+
+
+def _may_read_runnable(caller: Caller, kind: str, path: str | None) -> bool:
+    if not path:
+        return False
+    if caller.right_on(path) >= Right.READ:
+        return True
+    live: Any = (
+        Flow.objects.filter(archived=False)
+        if kind in _RUNS_OF_FLOWS
+        else Script.objects.filter(archived=False, deleted=False)
+    )
+    items = live.filter(workspace_id=caller.workspace_id, path=path).only("path", "extra_perms")
+    return any(caller.right_on(item.path, item.extra_perms) >= Right.READ for item in items)
+
+
+def _top_of(job: JobRow) -> tuple[str, str | None] | None:
+    """(kind, path) of the flow at the top of the tree that a step is in; None for jobs that are no steps."""
+    if job.flow_step_id is None or job.root_job is None:
+        return None
+    return Job.objects.filter(pk=job.root_job).values_list("kind", "runnable_path").first()
 
 
 def require_job_scope(caller: Caller, job: JobRow) -> None:
-    """A token that may run a script may follow its runs by id; other job routes need jobs:read. PermissionDenied."""
+    """A token that may run a script or flow may follow its runs by id; other job routes need jobs:read.
+
+    Raises PermissionDenied.
+    """
+    if not allows(caller.identity.scopes, "jobs", "read") and not token_may_run(caller, job):
+        raise PermissionDenied("this token lacks the scope jobs:read")
+
+
+def token_may_run(caller: Caller, job: JobRow) -> bool:
+    """Whether the caller's token could have started this job, or the flow that it is a step of."""
     scopes = caller.identity.scopes
-    if allows(scopes, "jobs", "read") or allows(scopes, "jobs", "run", f"scripts/{job.runnable_path}"):
-        return
-    raise PermissionDenied("this token lacks the scope jobs:read")
+    if scopes is None:
+        return True
+    return any(
+        allows(scopes, "jobs", "run", f"{'flows' if kind in _RUNS_OF_FLOWS else 'scripts'}/{path}")
+        for kind, path in filter(None, [(job.kind, job.runnable_path), _top_of(job)])
+    )
 
 
 def _is_open(workspace_id: str) -> bool:
@@ -192,6 +229,17 @@ def list_jobs(
 def list_job_ids(caller: Caller, filters: JobFilters, *, limit: int = MAX_PAGE) -> list[UUID]:
     """The ids of the jobs that `list_jobs` would show, newest first."""
     return [job.id for job in list_jobs(caller, filters, limit=limit)]
+
+
+def started_at(caller: Caller, job_ids: Sequence[UUID]) -> dict[UUID, datetime]:
+    """When these jobs began: those that have, and that the caller may see."""
+    if len(job_ids) > MAX_PAGE:
+        raise BadRequest(f"{len(job_ids)} jobs at once; at most {MAX_PAGE}")
+    parameters = _filter_parameters(caller, JobFilters()) | {"cursor_at": None, "cursor_id": None}
+    statement = f"SELECT id, started_at FROM ({sql.load('list_jobs')} AND id = ANY(%(ids)s::uuid[])) AS job"
+    with _time_limit(), connection.cursor() as cursor:
+        cursor.execute(statement, parameters | {"ids": list(job_ids)})
+        return {id: moment for id, moment in cursor.fetchall() if moment is not None}
 
 
 def count_jobs(caller: Caller, filters: JobFilters, *, most: int = 100_000) -> int:

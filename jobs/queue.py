@@ -110,6 +110,8 @@ class Claim:
     concurrency_key: str | None
     concurrent_limit: int | None
     concurrency_time_window_s: int | None
+    runnable_id: int | None = None  # script hash, or flow version
+    delete_after_secs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +366,17 @@ def recover_lost_jobs() -> tuple[int, int]:
         cancel_below(flows, username="monitor", reason="the flow around it failed")
     wakeups.jobs_changed([row[0] for row in restarted + failed])
     return len(restarted), len(failed)
+
+
+def delete_jobs(job_ids: Sequence[UUID]) -> None:
+    """Forget these jobs, whatever their state: no trace is left. A flow that waits for one of them looks again.
+
+    In the caller's transaction.
+    """
+    flows = waking.parents_of(job_ids)
+    with connection.cursor() as cursor:
+        cursor.execute(sql.load("delete_jobs"), {"ids": list(job_ids)})
+    waking.wake(flows)
 
 
 def delete_expired_jobs() -> int:

@@ -19,15 +19,12 @@ from jobs import canceling, cleanup, concurrency, queue, scripts, tags, wakeups
 from jobs.errors import JobNotFound, QueueTooLong
 from jobs.flows.state import initial_state
 from jobs.flows.value import BadFlow, parse_flow_value
-from jobs.listings import ANONYMOUS, get_job
+from jobs.listings import ANONYMOUS, JobFilters, get_job, list_job_ids, token_may_run
 from jobs.models import (
     ALL_LANGUAGES,
-    CompletedJob,
     Job,
     JobKind,
     JobProgress,
-    LogChunk,
-    QueuedJob,
     Script,
     new_job_id,
 )
@@ -37,7 +34,6 @@ from workspaces import audit
 from workspaces.access import Caller, Right
 from workspaces.errors import BadRequest, PermissionDenied
 from workspaces.models import Account, ActionKind, Member
-from workspaces.scopes import allows
 
 MAX_SCHEDULED_S = 10 * 365 * 86_400
 MAX_PREVIEW_PATH = 255
@@ -228,6 +224,8 @@ def push(caller: Caller, request: queue.JobRequest, options: RunOptions, *, oper
     if options.queue_limit is not None:
         _check_queue_limit(caller, options.queue_limit)
     parent_job, root_job = _ancestors(caller, options)
+    if request.flow_state is not None:
+        root_job = None  # a flow is the top of its own tree, whoever started it: its steps find what they share by it
     job_id = options.job_id or new_job_id()
     request = replace(
         request,
@@ -337,7 +335,17 @@ def cancel(
     return over
 
 
-def cancel_selection(caller: Caller, job_ids: Sequence[UUID], *, force: bool) -> list[UUID]:
+def cancel_at_path(caller: Caller, path: str, *, reason: str | None = None) -> list[UUID]:
+    """Cancel the queued jobs of the script or flow at `path` that the caller may cancel; answers their ids."""
+    filters = JobFilters(path_exact=path, only_queued=True)
+    return cancel_selection(
+        caller, list_job_ids(caller, filters, limit=MAX_BATCH), force=False, reason=reason
+    )
+
+
+def cancel_selection(
+    caller: Caller, job_ids: Sequence[UUID], *, force: bool, reason: str | None = None
+) -> list[UUID]:
     """Cancel those of these jobs that the caller may cancel and that are not over yet; answers their ids."""
     if len(job_ids) > MAX_BATCH:
         raise BadRequest(f"{len(job_ids)} jobs at once; at most {MAX_BATCH}")
@@ -348,7 +356,7 @@ def cancel_selection(caller: Caller, job_ids: Sequence[UUID], *, force: bool) ->
                 caller,
                 workspace_id=caller.workspace_id,
                 job_id=job_id,
-                reason="canceled in a selection",
+                reason=reason or "canceled in a selection",
                 force=force,
             )
         except JobNotFound:
@@ -387,7 +395,7 @@ def get_progress(job_id: UUID) -> int | None:
 
 
 def forget_job(caller: Caller, job_id: UUID) -> None:
-    """Empty a completed job: arguments, result and log are gone, the fact that it ran stays.
+    """Empty a completed job and its steps: arguments, results and logs are gone, the fact that they ran stays.
 
     For its creator and admins. Raises JobNotFound, PermissionDenied.
     """
@@ -400,31 +408,28 @@ def forget_job(caller: Caller, job_id: UUID) -> None:
     if not job.is_completed:
         raise JobNotFound(f"job {job_id} has not ended yet; cancel it first")
     with transaction.atomic():
-        CompletedJob.objects.filter(pk=job_id).update(result={}, deleted=True)
-        Job.objects.filter(pk=job_id).update(args={})
-        LogChunk.objects.filter(job_id=job_id).delete()
-        queue.append_system_log(job_id=job_id, workspace_id=job.workspace_id, text="##DELETED##")
+        cleanup.forget(canceling.tree_of([job_id]))
         audit.record(caller, "jobs.delete", ActionKind.DELETE, resource=str(job_id))
 
 
 def delete_jobs(caller: Caller, job_ids: Sequence[UUID]) -> int:
-    """Delete jobs of the workspace without a trace, whatever their state; answers how many. Admins only."""
+    """Delete jobs of the workspace without a trace, whatever their state, flows with their steps. Admins only.
+
+    Answers how many of those asked for there were.
+    """
     caller.require_admin()
     if len(job_ids) > MAX_BATCH:
         raise BadRequest(f"{len(job_ids)} jobs at once; at most {MAX_BATCH}")
     with transaction.atomic():
-        ids = list(
+        asked = list(
             Job.objects.filter(pk__in=job_ids, workspace_id=caller.workspace_id).values_list("pk", flat=True)
         )
-        QueuedJob.objects.filter(pk__in=ids).delete()
-        CompletedJob.objects.filter(pk__in=ids).delete()
-        LogChunk.objects.filter(job_id__in=ids).delete()
-        JobProgress.objects.filter(job_id__in=ids).delete()
-        Job.objects.filter(pk__in=ids).delete()
-        audit.record(caller, "jobs.delete", ActionKind.DELETE, parameters={"count": len(ids)})
+        ids = canceling.tree_of(asked)
+        queue.delete_jobs(ids)
+        audit.record(caller, "jobs.delete", ActionKind.DELETE, parameters={"count": len(asked)})
     for job_id in ids:
         wakeups.cancel_requested(job_id)  # a worker that runs one finds its lease gone
-    return len(ids)
+    return len(asked)
 
 
 def may_change(caller: Caller, job: JobRow) -> bool:
@@ -433,12 +438,9 @@ def may_change(caller: Caller, job: JobRow) -> bool:
 
 
 def require_change(caller: Caller, job: JobRow) -> None:
-    """A token that may run the script may steer its runs; others need jobs:write. A job may steer itself."""
+    """A token that may run the script or flow may steer its runs; others need jobs:write. A job may steer itself."""
     if not may_change(caller, job):
         raise PermissionDenied(
             f"job {job.id} was started by {job.created_by}; operators steer their own runs only"
         )
-    identity = caller.identity
-    identity.require_scope(
-        "jobs", "run" if allows(identity.scopes, "jobs", "run", f"scripts/{job.runnable_path}") else "write"
-    )
+    caller.identity.require_scope("jobs", "run" if token_may_run(caller, job) else "write")

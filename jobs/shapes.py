@@ -243,9 +243,15 @@ def job_shape(row: JobRow) -> dict[str, Any]:
     return {name: value for name, value in shape.items() if value is not None}
 
 
-def job_json(row: JobRow, *, logs: str | None = None, with_code: bool = True) -> bytes:
-    """One job, whole: its arguments and its result are the database's own text."""
-    shape = job_shape(row)
+def job_json(
+    row: JobRow,
+    *,
+    logs: str | None = None,
+    with_code: bool = True,
+    flow: Mapping[str, Any] | None = None,
+) -> bytes:
+    """One job, whole: its arguments and its result are the database's own text. `flow`: what flows have besides."""
+    shape = job_shape(row) | dict(flow or {})
     if row.timeout is not None:
         shape["timeout"] = row.timeout
     if logs is not None:

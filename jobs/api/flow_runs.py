@@ -13,15 +13,27 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from jobs import flow_runs
-from jobs.api.flows import parse_version
+from jobs.api.flows import MAX_VERSION, parse_version
+from jobs.api.job import parse_job_id
 from jobs.api.replies import read_early_reply, read_reply
-from jobs.api.runs import QueueView, RunQuery, RunView, StreamView, WaitView, payload_of
+from jobs.api.runs import (
+    QueueView,
+    RunQuery,
+    RunView,
+    StreamView,
+    WaitView,
+    payload_of,
+    run_options,
+    run_query,
+)
 from jobs.flow_runs import FlowPreview, RestartWish
-from jobs.flows import deployed
+from jobs.flows import deployed, restarting
+from jobs.flows.restart_plan import Place
 from jobs.models import Flow, FlowVersion
 from jobs.runs import RunOptions
 from workspaces.api.base import read_body
-from workspaces.api.fields import TEXT_CREATED, Json, JsonObject, Text
+from workspaces.api.fields import TEXT_CREATED, Flag, Json, JsonObject, Name, Text, Whole
+from workspaces.api.protocol import text
 from workspaces.errors import BadRequest
 
 
@@ -109,6 +121,80 @@ class QueueFlowPreview(QueueView, RunFlowPreview):
     )
     def post(self, request: Request, workspace: str) -> Any:
         return self.queue(request)
+
+
+class PlaceBody(serializers.Serializer):
+    """A step, and of a loop or of branches which iteration or branch (from 0)."""
+
+    step_id = Name(max_length=255)
+    branch_or_iteration_n = Whole(required=False, allow_null=True, min_value=0)
+
+
+class RestartBody(PlaceBody):
+    """Where to begin again."""
+
+    flow_version = serializers.IntegerField(required=False, allow_null=True, max_value=MAX_VERSION)
+    nested_path = PlaceBody(many=True, required=False, allow_null=True)
+    failed_only = Flag(required=False, allow_null=True)  # of a loop or branches: run again only what failed
+
+
+class Restart(RunView):
+    """Run an ended flow again from a step; what came before is taken over. Answers the new job's id."""
+
+    @extend_schema(
+        operation_id="restartFlowAtStep", request=RestartBody, parameters=[RunQuery], responses=TEXT_CREATED
+    )
+    def post(self, request: Request, workspace: str, id: str) -> Any:
+        body = read_body(RestartBody, request)
+        return self._restart(
+            request,
+            id,
+            step_id=body["step_id"],
+            branch_or_iteration_n=body.get("branch_or_iteration_n"),
+            flow_version=body.get("flow_version"),
+            nested_path=[
+                Place(place["step_id"], place.get("branch_or_iteration_n"))
+                for place in body.get("nested_path") or ()
+            ],
+            failed_only=bool(body.get("failed_only")),
+        )
+
+    def _restart(self, request: Request, id: str, **wish: Any) -> Any:
+        options = run_options(request, run_query(request))
+        return text(str(restarting.restart(self.caller, parse_job_id(id), options=options, **wish)), 201)
+
+
+class RestartFrom(Restart):
+    """The same, under the address of older clients."""
+
+    @extend_schema(
+        operation_id="restartFlowAtStepByPath", request=None, parameters=[RunQuery], responses=TEXT_CREATED
+    )
+    def post(self, request: Request, workspace: str, id: str, step_id: str = "", n: str = "") -> Any:
+        if not (n.isascii() and n.isdigit() and len(n) < 10):
+            raise BadRequest(f"{n[:40]!r} is no iteration or branch; expected a number from 0")
+        # Older clients say 0 for "the step as a whole" of anything but loops and branches.
+        return self._restart(request, id, step_id=step_id, branch_or_iteration_n=int(n) or None)
+
+
+class FlowDependenciesBody(serializers.Serializer):
+    flow_value = JsonObject()
+    path = Text(required=False, allow_null=True)
+
+
+class QueueFlowDependencies(RunView):
+    """Queue a job that answers the flow with its inline scripts locked: {updated_flow_value}. Answers the job's id."""
+
+    @extend_schema(
+        operation_id="runFlowDependenciesAsync", request=FlowDependenciesBody, responses=TEXT_CREATED
+    )
+    def post(self, request: Request, workspace: str) -> Any:
+        body = read_body(FlowDependenciesBody, request)
+        options = run_options(request, run_query(request))
+        job_id = flow_runs.run_dependencies(
+            self.caller, body["flow_value"], path=body.get("path"), options=options
+        )
+        return text(str(job_id), 201)
 
 
 # --- synchronous: answer the result ---

@@ -4,6 +4,7 @@ The `jobs_u` routes also work signed out, for jobs that `anonymous` started.
 """
 
 import asyncio
+import json
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -16,14 +17,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from jobs import listings, queue, runs, waiting
+from jobs import canceling, listings, queue, runs, waiting
 from jobs.api.events import job_events, update_json
 from jobs.api.waiting import WaitingView, event_stream, on_request_thread
 from jobs.errors import JobNotFound
+from jobs.flows import public
 from jobs.following import in_database, read_snapshot
 from jobs.listener import get_listener
-from jobs.models import WorkerPing
-from jobs.shapes import JobRow, job_json
+from jobs.models import FLOW_KINDS, WorkerPing
+from jobs.shapes import JobRow, iso, job_json
 from workspaces.access import Caller, Identity, enter_workspace
 from workspaces.api.base import WorkspaceView, flag, read_body
 from workspaces.api.fields import BOOLEAN_OK, TEXT_OK, Text, Whole
@@ -34,6 +36,7 @@ from workspaces.errors import BadRequest, NotFound, NotSignedIn
 LOGS_IN_JOB = 100_000  # characters of log that come with a job: its end; get_logs has the whole
 UPDATE_WAIT_S = 1.0  # how long getupdate waits for news: clients ask again at once
 MAX_UPDATE_CHARS = 1_000_000
+MOST_IN_DEBUG_INFO = 1000  # jobs of a flow
 _LOG_BLOCK_CHARS = 1_000_000
 
 
@@ -90,7 +93,8 @@ class GetJob(ByIdView):
     def get(self, request: Request, workspace: str, id: str) -> HttpResponse:
         job = self.job(id, with_args=True, with_result=True)
         logs = None if flag(request, "no_logs", default=False) else _last_logs(job.id)
-        return json_bytes(job_json(job, logs=logs, with_code=not flag(request, "no_code", default=False)))
+        with_code = not flag(request, "no_code", default=False)
+        return json_bytes(job_json(job, logs=logs, with_code=with_code, flow=_flow(job, with_code=with_code)))
 
 
 class GetCompleted(ByIdView):
@@ -99,7 +103,7 @@ class GetCompleted(ByIdView):
     @extend_schema(operation_id="getCompletedJob", responses={200: dict})
     def get(self, request: Request, workspace: str, id: str) -> HttpResponse:
         job = _completed(self.job(id, with_args=True, with_result=True))
-        return json_bytes(job_json(job, logs=_last_logs(job.id)))
+        return json_bytes(job_json(job, logs=_last_logs(job.id), flow=_flow(job)))
 
 
 class GetResult(ByIdView):
@@ -108,6 +112,48 @@ class GetResult(ByIdView):
     @extend_schema(operation_id="getCompletedJobResult", responses={200: dict})
     def get(self, request: Request, workspace: str, id: str) -> HttpResponse:
         return json_bytes(_completed(self.job(id, with_result=True)).result or "null")
+
+
+class GetTiming(ByIdView):
+    """When a completed job was asked for and began, and how long it took; 404 until then."""
+
+    @extend_schema(operation_id="getCompletedJobTiming", responses={200: dict})
+    def get(self, request: Request, workspace: str, id: str) -> Response:
+        job = _completed(self.job(id))
+        return Response(
+            {
+                "created_at": iso(job.created_at),
+                "started_at": iso(job.started_at),
+                "duration_ms": job.duration_ms,
+            }
+        )
+
+
+class GetResultOfStep(ByIdView):
+    """The result of a step of a flow, as `results.<id>` names it; 404 while there is none."""
+
+    @extend_schema(operation_id="resultById", responses={200: dict})
+    def get(self, request: Request, workspace: str, id: str, node_id: str) -> HttpResponse:
+        job = self.job(id)
+        result = public.result_by_id(job.id, node_id)
+        if result is None:
+            raise JobNotFound(f"flow {job.id} has no result of a step {node_id[:100]!r} (yet)")
+        return json_bytes(result)
+
+
+class GetFlowDebugInfo(ByIdView):
+    """A flow and everything that runs or ran for it: {root_job: ..., <job id>: ...}."""
+
+    @extend_schema(operation_id="getFlowDebugInfo", responses={200: dict})
+    def get(self, request: Request, workspace: str, id: str) -> HttpResponse:
+        job = self.job(id, with_args=True, with_result=True)
+        shapes = {"root_job": json.loads(job_json(job, flow=_flow(job)))}
+        for part in canceling.tree_of([job.id])[:MOST_IN_DEBUG_INFO]:
+            if part != job.id:
+                row = listings.read_job(workspace_id=workspace, job_id=part, with_args=True, with_result=True)
+                if row is not None:
+                    shapes[str(part)] = json.loads(job_json(row))
+        return json_bytes(json.dumps(shapes))
 
 
 class GetResultMaybe(ByIdView):
@@ -173,7 +219,10 @@ class GetUpdate(WaitingView, ByIdView):
                 is_news |= believes_running is False and snapshot.state.status == "running"
                 left = deadline - loop.time()
                 if is_news or left <= 0:
-                    return Response(update_json(snapshot))
+                    update = update_json(snapshot)
+                    if job.kind in FLOW_KINDS and flag(request, "get_progress", default=True):
+                        update["flow_status"] = await in_database(public.flow_status, job.id)
+                    return Response(update)
                 await watch.wait(left)
 
 
@@ -276,6 +325,16 @@ class GetProgress(ByIdView):
     @extend_schema(operation_id="getJobProgress", responses={200: int})
     def get(self, request: Request, workspace: str, id: str) -> Response:
         return Response(runs.get_progress(self.job(id).id))
+
+
+def _flow(job: JobRow, *, with_code: bool = True) -> dict[str, Any]:
+    """What flows have besides: what they do, and how far they are."""
+    if job.kind not in FLOW_KINDS:
+        return {}
+    parts = {"flow_status": public.flow_status(job.id)}
+    if with_code:
+        parts["raw_flow"] = public.definition(job.id)
+    return {name: part for name, part in parts.items() if part is not None}
 
 
 def _completed(job: JobRow) -> JobRow:

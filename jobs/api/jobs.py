@@ -12,12 +12,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs import listings, runs
-from jobs.api.job import json_bytes, parse_job_id
+from jobs.api.job import CancelBody, json_bytes, parse_job_id
 from jobs.listings import JobFilters, patterns
 from jobs.models import JobStatus
 from jobs.scripts import parse_hash
-from jobs.shapes import job_json, job_shape
-from workspaces.api.base import InstanceView, WorkspaceView, describe_problems, flag, page_bounds
+from jobs.shapes import iso, job_json, job_shape
+from workspaces.api.base import (
+    InstanceView,
+    WorkspaceView,
+    describe_problems,
+    flag,
+    page_bounds,
+    read_body,
+)
 from workspaces.api.fields import TEXT_OK
 from workspaces.api.parameters import PAGES, query, switch
 from workspaces.api.protocol import text
@@ -287,6 +294,32 @@ class CancelSelection(WorkspaceView):
         force = flag(request, "force_cancel", default=False)
         canceled = runs.cancel_selection(self.caller, _ids(request), force=force)
         return Response([str(id) for id in canceled])
+
+
+class CancelPersistent(WorkspaceView):
+    """Cancel every waiting or running job of the script or flow at a path."""
+
+    domain = "jobs"
+    operators_may_write = True
+
+    @extend_schema(operation_id="cancelPersistentQueuedJobs", request=CancelBody, responses=TEXT_OK)
+    def post(self, request: Request, workspace: str, path: str) -> Any:
+        reason = read_body(CancelBody, request).get("reason")
+        canceled = runs.cancel_at_path(self.caller, path, reason=reason)
+        return text(f"canceled {len(canceled)} jobs of {path}")
+
+
+class StartedAt(WorkspaceView):
+    """When these jobs began, in their order; null for those that have not begun or that the caller may not see."""
+
+    domain = "jobs"
+    verb = "read"
+
+    @extend_schema(operation_id="getStartedAtByIds", request=list[str], responses={200: list[str]})
+    def post(self, request: Request, workspace: str) -> Response:
+        ids = _ids(request)
+        began = listings.started_at(self.caller, ids)
+        return Response([iso(began.get(id)) for id in ids])
 
 
 class RunNow(WorkspaceView):

@@ -73,6 +73,11 @@ _jobs = [
     ("queue/explain/<str:id>", job.Explain),
     ("queue/cancel_selection", jobs.CancelSelection),
     ("queue/run_now/<str:id>", jobs.RunNow),
+    ("queue/get_started_at_by_ids", jobs.StartedAt),
+    ("result_by_id/<str:id>/<str:node_id>", job.GetResultOfStep),
+    ("restart/f/<str:id>/from/<str:step_id>/<str:n>", flow_runs.RestartFrom),
+    ("restart/f/<str:id>", flow_runs.Restart),
+    ("run/flow_dependencies_async", flow_runs.QueueFlowDependencies),
     ("completed/list", jobs.ListCompleted),
     ("completed/count", jobs.CountCompleted),
     ("completed/count_jobs", jobs.CountCompletedJobs),
@@ -90,6 +95,9 @@ _jobs_u = [
     ("completed/get_result_maybe/<str:id>", job.GetResultMaybe),
     ("queue/cancel/<str:id>", job.Cancel),
     ("queue/force_cancel/<str:id>", job.ForceCancel),
+    ("queue/cancel_persistent/<path:path>", jobs.CancelPersistent),
+    ("completed/get_timing/<str:id>", job.GetTiming),
+    ("get_flow_debug_info/<str:id>", job.GetFlowDebugInfo),
 ]
 _approvals = [
     ("jobs/resume_urls/<str:id>/<str:resume_id>", approvals.LinkUrls),

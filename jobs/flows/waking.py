@@ -26,10 +26,14 @@ def wake(flow_ids: Iterable[UUID]) -> None:
 
 def wake_parents(job_ids: Iterable[UUID]) -> None:
     """Wake the flows that wait for these jobs, in the transaction that ended them outside of their workers."""
+    wake(parents_of(job_ids))
+
+
+def parents_of(job_ids: Iterable[UUID]) -> list[UUID]:
+    """The flows that these jobs are steps of."""
     ids = list(job_ids)
     if not ids:
-        return
+        return []
     with connection.cursor() as cursor:
         cursor.execute(sql.load("parents_of_steps"), {"ids": ids})
-        parents = [row[0] for row in cursor.fetchall()]
-    wake(parents)
+        return [row[0] for row in cursor.fetchall()]

@@ -15,7 +15,11 @@ SELECT id, workspace_id, kind, runnable_id, runnable_path, script_lang, tag, pri
                  OR EXISTS (SELECT 1 FROM script
                              WHERE script.workspace_id = v_job.workspace_id AND script.path = v_job.runnable_path
                                AND NOT script.archived AND NOT script.deleted
-                               AND script.extra_perms ?| %(principals)s::text[]))))
+                               AND script.extra_perms ?| %(principals)s::text[])
+                 OR kind IN ('flow', 'flowpreview', 'flowdependencies')
+                    AND EXISTS (SELECT 1 FROM flow
+                                 WHERE flow.workspace_id = v_job.workspace_id AND flow.path = v_job.runnable_path
+                                   AND NOT flow.archived AND flow.extra_perms ?| %(principals)s::text[]))))
    -- Where it stands.
    AND (NOT %(only_queued)s OR queued_id IS NOT NULL)
    AND (NOT %(only_done)s OR done_id IS NOT NULL)

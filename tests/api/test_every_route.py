@@ -192,8 +192,16 @@ ROUTES: dict[str, Who] = {
     W + "jobs/run_wait_result/preview_flow": Who.DEVELOPER,
     W + "jobs/run_and_stream/f/<path>": Who.RUNNER,
     W + "jobs/run_and_stream/fv/<version>": Who.RUNNER,
+    W + "jobs/run/flow_dependencies_async": Who.DEVELOPER,
+    W + "jobs/restart/f/<id>": Who.RUNNER,
+    W + "jobs/restart/f/<id>/from/<step_id>/<n>": Who.RUNNER,
     # jobs
     W + "jobs/list": Who.MEMBER,
+    W + "jobs/queue/get_started_at_by_ids": Who.MEMBER,
+    W + "jobs/result_by_id/<id>/<node_id>": Who.READER,
+    W + "jobs_u/queue/cancel_persistent/<path>": Who.MEMBER,
+    W + "jobs_u/completed/get_timing/<id>": Who.READER,
+    W + "jobs_u/get_flow_debug_info/<id>": Who.READER,
     W + "jobs/list_filtered_uuids": Who.MEMBER,
     W + "jobs/delete": Who.ADMIN,
     W + "jobs/queue/list": Who.MEMBER,
@@ -262,6 +270,9 @@ PARAMETERS = {
     "id": "018f3a52-6b1e-7c9a-9d2f-3f6d0e5b7a10",
     "hash": "00000000000000aa",
     "version": "7700",
+    "node_id": "a",
+    "step_id": "a",
+    "n": "0",
     "scheduled_for": "1700000000000",
     "resume_id": "1",
     "signature": "0" * 64,
@@ -318,8 +329,11 @@ BODIES: dict[str, Any] = {
     W + "flows/toggle_workspace_error_handler/<path>": {"muted": True},
     W + "jobs/run/preview": {"content": "def main(): ...", "language": "python3", "args": {}},
     W + "jobs/run_wait_result/preview": {"content": "def main(): ...", "language": "python3", "args": {}},
+    W + "jobs/restart/f/<id>": {"step_id": "a"},
+    W + "jobs/run/flow_dependencies_async": {"flow_value": {"modules": []}},
     W + "jobs/run/preview_flow": {"value": {"modules": []}, "args": {}},
     W + "jobs/run_wait_result/preview_flow": {"value": {"modules": []}, "args": {}},
+    W + "jobs/queue/get_started_at_by_ids": ["018f3a52-6b1e-7c9a-9d2f-3f6d0e5b7a10"],
     W + "jobs/delete": ["018f3a52-6b1e-7c9a-9d2f-3f6d0e5b7a10"],
     W + "job_metrics/set_progress/<id>": {"percent": 50},
 }
@@ -364,10 +378,13 @@ def address(route: str, **instead: str) -> str:
     return re.sub(r"<(\w+)>", lambda match: values[match[1]], route)
 
 
+READ_BY_POST = W + "jobs/queue/get_started_at_by_ids"
+
+
 def is_write(method: str, route: str) -> bool:
     runs_by_get = "/jobs/run" in route
     return runs_by_get or (
-        method != "GET" and route not in ("workspaces/exists", "workspaces/exists_username")
+        method != "GET" and route not in ("workspaces/exists", "workspaces/exists_username", READ_BY_POST)
     )
 
 
@@ -486,6 +503,7 @@ def test_members_without_rights_reach_only_what_is_theirs(
 
 # Addresses whose subject this world does not have, or whose answer depends on more than rights.
 NOT_THERE = {
+    W + "jobs/result_by_id/<id>/<node_id>",
     W + "jobs/flow/user_states/<id>/<key>",
     W + "jobs/slack_approval/<id>",
     W + "jobs/teams_approval/<id>",
