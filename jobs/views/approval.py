@@ -292,7 +292,14 @@ def _inputs(found: Suspension) -> list[Shown]:
         FlowVersion.objects.filter(pk=found.root.runnable_id or 0).values_list("schema", flat=True).first()
     )
     properties = schema.get("properties") if isinstance(schema, dict) else None
-    return [Shown(name, _value(value, _is_secret(properties, name))) for name, value in args.items()]
+    order = schema.get("order") if isinstance(schema, dict) else None
+    names = (
+        [name for name in order if isinstance(name, str) and name in args] if isinstance(order, list) else []
+    )
+    return [
+        Shown(name, _value(args[name], _is_secret(properties, name)))
+        for name in dict.fromkeys([*names, *args])
+    ]
 
 
 def _is_secret(properties: Any, name: str) -> bool:
