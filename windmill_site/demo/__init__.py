@@ -1,12 +1,14 @@
-"""Demo data for every page: a workspace with people, scripts, secrets, resources and runs. For trying things out."""
+"""Demo data for every page: people, scripts, flows, secrets, resources and runs in a workspace to try things out in."""
 
 from pathlib import Path
 from typing import Any
 
 from django.db import transaction
 
-from jobs import runs, scripts
-from jobs.models import Job, Script
+from jobs import flow_runs, runs, scripts
+from jobs.flows import deployed
+from jobs.flows.importing import flow_from_text
+from jobs.models import Job, JobKind, Script
 from jobs.payloads import Payload
 from workspaces import folders, groups, resources, variables
 from workspaces.access import Caller, Identity, enter_workspace
@@ -17,7 +19,8 @@ WORKSPACE = "demo"
 PASSWORD = "windmill-demo"  # of the demo people; they exist only where somebody ran the seed
 PEOPLE = {"ada": "developer", "olga": "operator"}
 
-_SCRIPTS = Path(__file__).parent / "scripts"
+_HERE = Path(__file__).parent
+_SCRIPTS = _HERE / "scripts"
 # path, file, language, summary, tag, labels
 SCRIPTS: tuple[tuple[str, str, str, str, str | None, list[str]], ...] = (
     (
@@ -35,6 +38,16 @@ SCRIPTS: tuple[tuple[str, str, str, str, str | None, list[str]], ...] = (
     ("f/ops/train_model", "weekly_report.py", "python3", "Train the model on a GPU worker", "gpu", ["slow"]),
 )
 
+# path, file; those that others run come first
+FLOWS: tuple[tuple[str, str], ...] = (
+    ("f/sales/region_reports", "region_reports.yaml"),
+    ("f/sales/weekly_digest", "weekly_digest.yaml"),
+    ("f/ops/nightly_checks", "nightly_checks.yaml"),
+    ("f/ops/clean_up", "clean_up.yaml"),
+    ("f/ops/import_with_care", "import_with_care.yaml"),
+    ("f/ops/month_end", "month_end.yaml"),
+)
+
 
 def seed(admin: Account) -> int:
     """Fill workspace `demo`; what exists stays as it is. Answers how many runs were queued."""
@@ -45,10 +58,12 @@ def seed(admin: Account) -> int:
         _add_people()
         caller = enter_workspace(identity, WORKSPACE)
         _add_assets(caller)
-        deployed = [_deploy(caller, *entry) for entry in SCRIPTS]
-    if Job.objects.filter(workspace_id=WORKSPACE).exists():
+        made = [_deploy(caller, *entry) for entry in SCRIPTS]
+        for path, file in FLOWS:
+            _deploy_flow(caller, path, file)
+    if Job.objects.filter(workspace_id=WORKSPACE).exclude(kind=JobKind.FLOW_DEPENDENCIES).exists():
         return 0
-    by_path = {script.path: script for script in deployed}
+    by_path = {script.path: script for script in made}
     plan: list[tuple[str, dict[str, Any]]] = [
         *[("f/sales/sales_by_region", {}) for _ in range(6)],
         *[("f/sales/weekly_report", {"week": week}) for week in range(44, 48)],
@@ -60,7 +75,24 @@ def seed(admin: Account) -> int:
     ]
     for path, args in plan:
         runs.run_script(caller, by_path[path], Payload(args=args), runs.RunOptions(trigger_kind="ui"))
-    return len(plan)
+    flow_plan: list[tuple[str, dict[str, Any]]] = [
+        ("f/sales/region_reports", {"minimum": 50, "week": 46}),
+        ("f/sales/region_reports", {"minimum": 50, "week": 47}),
+        ("f/sales/weekly_digest", {"audience": "managers", "week": 47}),
+        ("f/sales/weekly_digest", {"audience": "everybody", "week": 47}),
+        ("f/ops/nightly_checks", {}),
+        ("f/ops/clean_up", {"place": "/usr"}),
+        (
+            "f/ops/import_with_care",
+            {"contacts": [{"name": "Ada", "email": "ada@example.com"}, {"name": "Bob"}]},
+        ),
+        ("f/ops/import_with_care", {"contacts": [{"name": "Ada", "email": "ada@example.com"}]}),
+        ("f/ops/month_end", {"week": 48}),
+    ]
+    for path, args in flow_plan:
+        flow, version = deployed.get_to_run(caller, path=path)
+        flow_runs.run_flow(caller, flow, version, Payload(args=args), runs.RunOptions(trigger_kind="ui"))
+    return len(plan) + len(flow_plan)
 
 
 def _add_people() -> None:
@@ -127,3 +159,18 @@ def _deploy(
     return scripts.deploy_script(
         caller, draft, auto_parent=True, skip_if_noop=True, deployment_message="Demo data"
     )
+
+
+def _deploy_flow(caller: Caller, path: str, file: str) -> None:
+    if deployed.flow_exists(caller, path):
+        return
+    found = flow_from_text((_HERE / "flows" / file).read_text())
+    draft = deployed.FlowDraft(
+        path=path,
+        value=found["value"],
+        schema=found["schema"],
+        summary=found["summary"],
+        description=found.get("description", ""),
+        labels=found.get("labels"),
+    )
+    deployed.create_flow(caller, draft, deployment_message="Demo data")
