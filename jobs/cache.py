@@ -2,8 +2,7 @@
 
 The key of a result is the SHA-256 of everything that the job was given:
   - the workspace (a column of the row too, which every look-up names);
-  - what runs: a deployed script by its path, language, code and settings, a deployed flow by its version, inline code and
-    previews by their text or value;
+  - what runs: a deployed script by its hash, a deployed flow by its version, inline code and previews by their text;
   - the arguments as they are stored with the job. References ($res:, $var:) stay references: a secret is in no key, and
     a change of what they name is not noticed before the result expires.
 Whose job it is counts where the caller decides what is read: inline code, and arguments with references. A deployed
@@ -24,7 +23,6 @@ from jobs.queue import Claim
 from workspaces.references import has_references
 
 MAX_BYTES = 10_000_000  # of a result; larger ones are not kept
-_DEPLOYED = frozenset({JobKind.SCRIPT, JobKind.FLOW})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,38 +40,61 @@ class Hit:
 
 def key_of_script(claim: Claim, *, flow_env: Mapping[str, Any] | None = None) -> str:
     """The key of a job that runs code; `flow_env` of the flow around it becomes variables, so it counts."""
+    what = {
+        "script": claim.runnable_id,
+        "path": claim.runnable_path,
+        "language": claim.language,
+        "code": claim.code if claim.runnable_id is None else None,
+        "entrypoint": claim.script_entrypoint_override,
+        "preprocess": claim.has_preprocessor,
+        "flow_env": dict(flow_env) if flow_env else None,
+    }
     return _key(
-        claim,
-        {
-            "path": claim.runnable_path,
-            "language": claim.language,
-            "code": claim.code,
-            "entrypoint": claim.script_entrypoint_override,
-            "envs": claim.envs,
-            "flow_env": flow_env or None,
-        },
-        flow_env,
+        what,
+        workspace_id=claim.workspace_id,
+        args=claim.args,
+        permissioned_as=claim.permissioned_as,
+        is_deployed=claim.kind == JobKind.SCRIPT,
     )
 
 
-def key_of_flow(claim: Claim, *, version_id: int | None, value: Mapping[str, Any] | None = None) -> str:
-    """The key of a flow job: of a deployed flow by its version, of others by their FlowValue."""
-    what = {"flow_version": version_id} if version_id is not None else {"flow": value}
-    return _key(claim, {**what, "is_preview": claim.kind != JobKind.FLOW}, None)
+@dataclass(frozen=True, slots=True)
+class CachedFlow:
+    """A flow job as its key sees it (flow_for_cache.sql)."""
+
+    workspace_id: str
+    kind: str
+    version_id: int | None
+    value_hash: str | None  # of flows that are not deployed
+    args: dict[str, Any] | None
+    permissioned_as: str
+    ttl_s: int | None
+    is_new: bool  # it has not begun
+
+    @property
+    def key(self) -> str:
+        """Of a deployed flow by its version, of others by what they say."""
+        return _key(
+            {"flow_version": self.version_id, "flow": self.value_hash},
+            workspace_id=self.workspace_id,
+            args=self.args,
+            permissioned_as=self.permissioned_as,
+            is_deployed=self.kind == JobKind.FLOW,
+        )
 
 
-def _key(claim: Claim, what: dict[str, Any], more: Mapping[str, Any] | None) -> str:
-    args = claim.args or {}
-    by_caller = claim.kind not in _DEPLOYED or has_references([args, dict(more or {})])
-    whole = {
-        "workspace": claim.workspace_id,
-        "runs": what,
-        "preprocess": claim.has_preprocessor,
-        "args": args,
-        "as": claim.permissioned_as if by_caller else None,
-    }
-    text = json.dumps(whole, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+def _key(
+    what: Mapping[str, Any],
+    *,
+    workspace_id: str,
+    args: Mapping[str, Any] | None,
+    permissioned_as: str,
+    is_deployed: bool,
+) -> str:
+    given = {"args": dict(args or {}), "what": dict(what)}
+    by_caller = not is_deployed or has_references([given["args"], what.get("flow_env")])
+    whole = {"workspace": workspace_id, **given, "as": permissioned_as if by_caller else None}
+    return hashlib.sha256(json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def too_large(result: str) -> bool:

@@ -1,5 +1,6 @@
 """A job's arguments as its code gets them: `$var:` and `$res:` replaced, with the rights of whom the job runs as."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from jobs.queue import Claim
@@ -8,19 +9,23 @@ from workspaces.access import caller_for_job
 from workspaces.references import has_references, interpolate
 
 
-async def resolve(claim: Claim) -> tuple[dict[str, Any], list[str]]:
-    """The arguments, and the secrets among them (to be masked in the log).
+async def resolve(
+    claim: Claim, flow_env: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """The arguments, the flow's environment (`flow_env` of the flow around a step), and the secrets among them (to be
+    masked in the log).
 
     Raises DomainError, with a sentence for the author, for a reference that cannot be replaced, and django.db's
     OperationalError while the database is away.
     """
-    args = claim.args or {}
-    if not has_references(args):  # almost every job: no thread, no query
-        return args, []
-    return await in_thread(_interpolate, claim, args)
+    whole = {"args": claim.args or {}, "env": dict(flow_env or {})}
+    secrets: list[str] = []
+    if has_references(whole):  # almost no job: a thread and queries
+        whole, secrets = await in_thread(_interpolate, claim, whole)
+    return whole["args"], whole["env"], secrets
 
 
-def _interpolate(claim: Claim, args: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _interpolate(claim: Claim, value: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     caller = caller_for_job(
         workspace_id=claim.workspace_id,
         email=claim.permissioned_as_email,
@@ -28,8 +33,8 @@ def _interpolate(claim: Claim, args: dict[str, Any]) -> tuple[dict[str, Any], li
         permissioned_as=claim.permissioned_as,
         job_id=claim.id,
     )
-    value, secrets = interpolate(args, caller=caller)
-    return value, secrets
+    replaced, secrets = interpolate(value, caller=caller)
+    return replaced, secrets
 
 
 def token_username(claim: Claim) -> str:

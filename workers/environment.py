@@ -1,7 +1,10 @@
 """The environment of a job: what reference/scripts.md section 6 promises, and nothing else of the worker's own."""
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from jobs.queue import Claim
 
@@ -18,6 +21,17 @@ _INHERITED = (
     "no_proxy",
     "all_proxy",
 )
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a step sees of the flow around it."""
+
+    path: str  # of the topmost flow; empty for one without
+    env: Mapping[str, Any]  # flow_env of the innermost flow, references in it not replaced
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +60,25 @@ class EnvironmentSource:
             "WM_WORKER_GROUP": self.worker_group,
         }
 
-    def build(self, claim: Claim, *, token: str) -> dict[str, str]:
-        """The variables of one job. Those of the system win over those of the script and the group."""
-        return {**self._inherited(), **self.static, **_script_envs(claim), **self._reserved(claim, token)}
+    def build(
+        self,
+        claim: Claim,
+        *,
+        token: str,
+        flow_path: str = "",
+        flow_env: Mapping[str, Any] | None = None,
+    ) -> dict[str, str]:
+        """The variables of one job. The system's win over the script's, those over the flow's and the group's.
+
+        `flow_path` and `flow_env` (values as they are: references have been replaced) are of the flow around a step.
+        """
+        return {
+            **self._inherited(),
+            **self.static,
+            **_flow_envs(flow_env or {}),
+            **_script_envs(claim),
+            **self._reserved(claim, token, flow_path),
+        }
 
     def _inherited(self) -> dict[str, str]:
         return {
@@ -57,7 +87,7 @@ class EnvironmentSource:
             if name in self.worker_environment
         }
 
-    def _reserved(self, claim: Claim, token: str) -> dict[str, str]:
+    def _reserved(self, claim: Claim, token: str, flow_path: str) -> dict[str, str]:
         path = claim.runnable_path or ""
         schedule_path = (claim.trigger or "") if claim.trigger_kind == "schedule" else ""
         return {
@@ -73,10 +103,10 @@ class EnvironmentSource:
             "WM_JOB_PATH": path,
             "WM_FLOW_JOB_ID": str(claim.parent_job or ""),
             "WM_ROOT_FLOW_JOB_ID": str(claim.root_job or claim.parent_job or ""),
-            "WM_FLOW_PATH": "",
+            "WM_FLOW_PATH": flow_path,
             "WM_SCHEDULE_PATH": schedule_path,
             "WM_PERMISSIONED_AS": claim.permissioned_as,
-            "WM_STATE_PATH": _state_path(claim, schedule_path),
+            "WM_STATE_PATH": _state_path(claim, schedule_path, flow_path),
             "WM_STATE_PATH_NEW": "/".join(filter(None, (claim.permissioned_as, path, schedule_path))),
             "WM_FLOW_STEP_ID": claim.flow_step_id or "",
             "WM_OBJECT_PATH": f"{path or 'tmp'}/{int(claim.scheduled_for.timestamp())}_{claim.id}",
@@ -86,10 +116,23 @@ class EnvironmentSource:
         }
 
 
-def _state_path(claim: Claim, schedule_path: str) -> str:
+def _state_path(claim: Claim, schedule_path: str, flow_path: str) -> str:
+    trigger = claim.created_by if schedule_path else "user"
+    if flow_path:
+        return f"{flow_path}/{claim.flow_step_id}_{trigger}"
     if not claim.runnable_path:
         return f"u/{claim.created_by}/tmp_state"
-    return f"{claim.runnable_path}/{claim.created_by if schedule_path else 'user'}"
+    return f"{claim.runnable_path}/{trigger}"
+
+
+def _flow_envs(values: Mapping[str, Any]) -> dict[str, str]:
+    """Texts as they are, other values as JSON. What cannot be a variable is left out: expressions see it all the same."""
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in values.items()
+        if _NAME.fullmatch(name)
+    }
+    return {name: text for name, text in texts.items() if "\0" not in text}
 
 
 def _script_envs(claim: Claim) -> dict[str, str]:

@@ -15,6 +15,7 @@ from jobs.flows.steps import Here
 from jobs.models import JobStatus
 from jobs.queue import Claim, Completion
 from workers import failures
+from workers.options import JobOptions
 from workers.pg_flows import PgFlowStore
 
 logger = logging.getLogger(__name__)
@@ -37,9 +38,11 @@ class FlowWorker:
         tell_watchers: Callable[[Collection[UUID]], Awaitable[None]],
         wake_workers: Callable[[Collection[str]], Awaitable[None]],
         look_again_in: Callable[[float], None],
+        options: JobOptions,
     ) -> None:
         """`look_again_in`: have this worker claim in so many seconds."""
         self.store = store
+        self._options = options
         self._driver = FlowDriver(store, worker=worker, here=Here(tags=set(tags), languages=set(languages)))
         self._tell_watchers = tell_watchers
         self._wake_workers = wake_workers
@@ -85,6 +88,8 @@ class FlowWorker:
         errand.add_done_callback(self._errands.discard)
 
     async def _tell(self, advanced: Advanced) -> None:
+        if advanced.ended or advanced.forgetful_roots:
+            await self._options.flows_advanced(advanced)
         await self._wake_workers(advanced.queued)
         await self._tell_watchers(advanced.changed)
 

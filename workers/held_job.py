@@ -17,6 +17,7 @@ class Stop(enum.Enum):
     CANCELED = "canceled"  # somebody asked; recorded as such
     LOST = "lost"  # the lease is over: whatever comes of it is dropped
     RELEASED = "released"  # the worker leaves: back into the queue
+    HELD_BACK = "held back"  # its like take all places: it is in the queue again
 
 
 @dataclass(eq=False, slots=True)

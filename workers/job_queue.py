@@ -8,6 +8,7 @@ from uuid import UUID
 from jobs.queue import Claim, Completion, JobRequest
 
 if TYPE_CHECKING:
+    from workers.options import OptionStore
     from workers.pg_flows import PgFlowStore
 
 Lease = tuple[UUID, int]  # (job id, attempt): the fencing pair that every write names
@@ -87,6 +88,10 @@ class JobQueue(Protocol):
     @property
     def hears_wakeups(self) -> bool:
         """Whether `on_work` and `on_cancel` are called at present; if not, the worker polls faster."""
+
+    @property
+    def option_store(self) -> "OptionStore":
+        """Places, cached results, what is to be forgotten: see workers.options."""
 
     @property
     def flow_store(self) -> "PgFlowStore":

@@ -19,7 +19,9 @@ from jobs.flows.state import Ref
 from jobs.flows.store import Applied, FlowChanged, FlowJob, LeaseOver, Runnable
 from jobs.flows.value import FlowValue, parse_flow_value
 from jobs.models import JobKind
+from jobs.queue import Claim
 from jobs.runs import runs_as
+from workers.environment import Surroundings
 from workers.job_queue import QueueAway
 from workers.pg_lane import Lane
 from workers.threads import in_thread
@@ -37,6 +39,7 @@ _LEASE_OVER, _FLOW_CHANGED = "WM001", "WM002"
 _DEADLOCK, _SERIALIZATION = "40P01", "40001"
 _REMEMBERED_CHARS = 256 * 1024  # of a result that is kept
 _USER_STATE = "SELECT value FROM flow_user_state WHERE flow_id = %(id)s AND key = %(key)s"
+_PATH = "SELECT runnable_path FROM job WHERE id = %(id)s"
 _ARGS = "SELECT args FROM job WHERE id = %(id)s"
 _RESULT = "SELECT result::text FROM completed_job WHERE id = %(id)s"
 _REF = "SELECT flow_result_value(%(ref)s::json)::text"
@@ -78,6 +81,7 @@ class PgFlowStore:
         self._clock = (0.0, 0.0)  # (the database's time, monotonic time)
         self._definitions: _Remembered[tuple[str, Any], FlowValue] = _Remembered(200)
         self._definition_keys: _Remembered[UUID, tuple[str, Any]] = _Remembered(2000)
+        self._paths: _Remembered[UUID, str | None] = _Remembered(2000)  # of topmost flows
         self._results: _Remembered[UUID, Any] = _Remembered(200)
         self._scripts: _Remembered[tuple[Any, ...], _Allowed] = _Remembered(500)
         self.lost_answers = 0  # writes whose outcome is unknown: jobs may be claimed in our name
@@ -94,7 +98,22 @@ class PgFlowStore:
             return None
         *columns, now = rows[0]
         self._clock = (now, time.monotonic())
-        return FlowJob(**dict(zip(_LOADED, columns, strict=True)))
+        flow_job = FlowJob(**dict(zip(_LOADED, columns, strict=True)))
+        if flow_job.root_job is None:
+            self._paths.keep(flow_id, flow_job.runnable_path)
+        return flow_job
+
+    async def surroundings(self, claim: Claim) -> Surroundings | None:
+        """The flow around a step; None for jobs that are none."""
+        if claim.flow_step_id is None or claim.flow_innermost_root_job is None or claim.root_job is None:
+            return None
+        value = await self.definition_of(claim.flow_innermost_root_job)
+        if claim.root_job not in self._paths:
+            rows = await self._read(_PATH, {"id": claim.root_job})
+            self._paths.keep(claim.root_job, rows[0][0] if rows else None)
+        return Surroundings(
+            path=self._paths[claim.root_job] or "", env=value.flow_env if value is not None else {}
+        )
 
     async def definition(self, flow_job: FlowJob) -> FlowValue | None:
         return await self.definition_of(flow_job.definition_of)

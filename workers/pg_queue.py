@@ -22,6 +22,7 @@ from workers import failures
 from workers.job_queue import CancelRequest, GroupConfig, Lease, LogPiece, QueueAway, WorkerReport
 from workers.pg_flows import PgFlowStore
 from workers.pg_lane import Lane
+from workers.pg_options import PgOptionStore
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class PgJobQueue:
         # Flows are read here, so that nothing waits for them and they for nothing; opened when the first one comes.
         self._flows = Lane(name="flows", url=settings.DATABASE_URL, pooled=pooled)
         self.flow_store = PgFlowStore(work=self._work, side=self._flows)
+        self.option_store = PgOptionStore(work=self._work, side=self._side, wake_workers=self.wake_workers)
         self._listener = Listener(channels=(wakeups.QUEUE_CHANNEL, wakeups.CANCEL_CHANNEL))
         self._log_ends: dict[
             UUID, int

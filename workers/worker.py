@@ -16,6 +16,7 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
 
+from jobs.cache import Hit
 from jobs.flows import locking
 from jobs.flows.store import LeaseOver
 from jobs.models import FLOW_KINDS, JobKind, JobStatus
@@ -28,6 +29,7 @@ from workers.held_job import HeldJob, Stop
 from workers.job_queue import CancelRequest, JobQueue, Lease, QueueAway, WorkerReport
 from workers.logs import JobLog, LogWriter, SilentLog
 from workers.occupancy import Occupancy
+from workers.options import JobOptions
 from workers.runner import Runner, RunnerLost, RunRequest
 from workers.threads import in_thread
 from workspaces import job_tokens
@@ -96,6 +98,7 @@ class Worker:
         self._last_claim: Claim | None = None
         self._occupancy = Occupancy(slots=options.slots, now=time.monotonic())
         self._logs = LogWriter(queue.append_logs, max_job_chars=options.max_log_size_mb * 1024 * 1024)
+        self._options = JobOptions(queue.option_store, runner)
         self._flows = FlowWorker(
             queue.flow_store,
             worker=options.name,
@@ -104,6 +107,7 @@ class Worker:
             tell_watchers=queue.tell_watchers,
             wake_workers=queue.wake_workers,
             look_again_in=self._look_again_in,
+            options=self._options,
         )
         self._lost_answers = 0
         self._completions = GroupCommit(
@@ -359,18 +363,42 @@ class Worker:
             else:
                 outcome = await self._execute(held)
                 next_claim = await self._record(held, outcome)
+                await self._leave_place(held)
         except Exception:
             logger.exception("recording job=%s failed; its lease will run out", held.claim.id)
         finally:
             held.log.abandon()
             self._let_go(held, next_claim=next_claim)
 
+    # --- options -----------------------------------------------------------------------------------------------
+
+    async def _take_place(self, held: HeldJob) -> bool:
+        """Whether the job may run now. False: it waits in the queue again."""
+        held.is_recording = True  # the lease may end here
+        try:
+            if await self._options.may_begin(held.claim):
+                return True
+        finally:
+            held.is_recording = False
+        held.stop = Stop.HELD_BACK
+        return False
+
+    async def _leave_place(self, held: HeldJob) -> None:
+        if held.stop is not Stop.HELD_BACK:
+            await self._options.left(held.claim)
+
     # --- flows -------------------------------------------------------------------------------------------------
 
     async def _advance_flow(self, held: HeldJob) -> Claim | None:
         """Look at a flow; nothing of it stays in this slot but, perhaps, its next step."""
         claim = held.claim
+        if not await self._take_place(held):
+            return None
         held.is_recording = True  # what comes of it is fenced by the flow's version
+        if (hit := await self._options.find_flow_result(claim)) is not None:
+            next_claim = await self._record(held, self._from_cache(held, hit))
+            await self._leave_place(held)
+            return next_claim
         try:
             return await self._flows.flow_claimed(claim, streak=self._streak(held))
         except LeaseOver:
@@ -417,7 +445,7 @@ class Worker:
         """The outcome to record; None when there is none because the execution was stopped."""
         held.is_executing = True
         try:
-            if held.stop is not None:
+            if held.stop is not None or not await self._take_place(held):
                 return None
             return await self._run_code(held)
         except asyncio.CancelledError:
@@ -446,8 +474,14 @@ class Worker:
             return await self._lock_flow(claim)
         if (problem := self._cannot_run(claim)) is not None:
             return results.failed_with("ExecutionErr", problem)
+        around = await self._queue.flow_store.surroundings(claim)
+        flow_env = around.env if around is not None else {}
+        if (hit := await self._options.find_result(claim, flow_env)) is not None:
+            return self._from_cache(held, hit)
         try:
-            args, secrets = await _while_database_is_away(lambda: arguments.resolve(claim))
+            args, flow_env_values, secrets = await _while_database_is_away(
+                lambda: arguments.resolve(claim, flow_env)
+            )
         except DomainError as exc:
             return results.failed_with("BadArguments", f"The arguments cannot be prepared: {exc.message}")
         if secrets:
@@ -457,10 +491,16 @@ class Worker:
             RunRequest(
                 claim=claim,
                 args=args,
-                environment=self.options.environment.build(claim, token=self._token(claim, timeout_s)),
+                environment=self.options.environment.build(
+                    claim,
+                    token=self._token(claim, timeout_s),
+                    flow_path=around.path if around is not None else "",
+                    flow_env=flow_env_values,
+                ),
                 timeout_s=timeout_s,
                 log=held.log,
                 report_memory=held.report_memory,
+                share=self._options.share_of(claim),
             )
         )
         if outcome.mem_peak_kb is not None:
@@ -468,7 +508,13 @@ class Worker:
         if outcome.preprocessed_args is not None:
             await self._queue.set_preprocessed(held.lease, outcome.preprocessed_args)
         record = results.succeeded if outcome.is_success else results.failed
-        return record(outcome.result, max_size_mb=self.options.max_result_size_mb)
+        recorded = record(outcome.result, max_size_mb=self.options.max_result_size_mb)
+        await self._options.keep_result(claim, recorded, held.log, flow_env)
+        return recorded
+
+    def _from_cache(self, held: HeldJob, hit: Hit) -> results.Recorded:
+        held.log.write(hit.log_line)
+        return results.succeeded(hit.result, max_size_mb=self.options.max_result_size_mb)
 
     async def _lock_flow(self, claim: Claim) -> results.Recorded:
         """Done here: it reads the code of a flow and runs none of it."""
@@ -514,7 +560,7 @@ class Worker:
             return None
         if held.stop is None or held.stop is Stop.CANCELED:
             await held.log.finish()
-        if held.stop is Stop.LOST:
+        if held.stop in (Stop.LOST, Stop.HELD_BACK):
             return None
         if held.stop is Stop.CANCELED and held.cancel_request is not None:
             request = held.cancel_request
@@ -589,6 +635,7 @@ class Worker:
         while True:
             self._occupancy.sample(time.monotonic())
             await self._ping()
+            await self._options.look_after_flows()
             await asyncio.sleep(PING_S)
 
     async def _ping(self) -> None:

@@ -51,7 +51,7 @@ from jobs.flows.protocol import (
 )
 from jobs.flows.state import Ref, State
 from jobs.flows.steps import Here, StepJobs
-from jobs.flows.store import Applied, FlowChanged, FlowStore
+from jobs.flows.store import Applied, FlowChanged, FlowJob, FlowStore
 from jobs.flows.transaction import OpenFlow, Transaction
 from jobs.flows.value import Javascript
 from jobs.models import new_job_id
@@ -73,7 +73,8 @@ class Advanced:
     changed: Collection[UUID]  # jobs and flows that watchers should look at
     queued: Collection[str]  # tags of jobs that other workers may take
     due_in_s: float | None  # when something becomes due that was put off
-    ended_roots: Collection[UUID]  # flows at the top of their tree that have ended
+    ended: Collection[tuple[FlowJob, str]]  # flows that have ended, with their JobStatus
+    forgetful_roots: Collection[UUID]  # topmost flows of started jobs that are forgotten after use
     again: bool = False  # call `flow_claimed` again for what is left to do
 
 
@@ -192,7 +193,7 @@ class _Run:
         self.effects: list[Effect] = []  # of the step of the machine that is under way
         self._events: deque[tuple[UUID, Event]] = deque()
         self._again = False
-        self._ended_roots: list[UUID] = []
+        self._ended_flows: list[tuple[FlowJob, str]] = []
 
     def advanced(self, applied: Applied) -> Advanced:
         transaction, moment = self.transaction, applied.moment.timestamp()
@@ -205,7 +206,8 @@ class _Run:
             changed=dict.fromkeys(changed),
             queued=self.jobs.queued_tags,
             due_in_s=min(due) if due else None,
-            ended_roots=self._ended_roots,
+            ended=self._ended_flows,
+            forgetful_roots={UUID(row["top_id"]) for row in transaction.forgotten_later()},
             again=self._again,
         )
 
@@ -393,12 +395,11 @@ class _Run:
 
     def _finish(self, flow: OpenFlow, status: str, result: Ref) -> None:
         flow.has_ended = True
+        self._ended_flows.append((flow.job, status))
         self.transaction.end_job(flow.job.id, status, ref=result)
         if flow.job.flow_step_id is not None and flow.job.parent_job is not None:
             event = ChildEnded(job_id=flow.job.id, status=status, stopped=flow.state.stopped)
             self._events.append((flow.job.parent_job, event))
-        else:
-            self._ended_roots.append(flow.job.id)
 
     def _could_not_start(
         self, flow: OpenFlow, effect: StartStep | StartFlow | StartBody, problem: DomainError
@@ -475,5 +476,5 @@ class _Run:
             inner = transaction.flows.get(outer) if outer is not None else None
         for named in reversed(transaction.results):
             if named["step_id"] == step_id and named["root_id"] == str(flow.job.definition_of):
-                return named["result"]  # type: ignore[no-any-return]
+                return named["result"]
         return await self.store.find_result(inner.job.id if inner is not None else flow.job.id, step_id)

@@ -306,6 +306,8 @@ def _flow_job(row: dict[str, Any]) -> FlowJob:
         preprocessed=None,
         same_worker=row["same_worker"],
         cache_ttl=row["cache_ttl"],
+        concurrency_key=row["concurrency_key"],
+        concurrency_time_window_s=row.get("concurrency_time_window_s"),
         canceled_by=None,
         canceled_reason=None,
         version=0,
@@ -347,4 +349,6 @@ def _claim(row: dict[str, Any], script: Runnable | None, applied: Applied) -> Cl
         concurrency_key=row.get("concurrency_key"),
         concurrent_limit=row.get("concurrent_limit"),
         concurrency_time_window_s=row.get("concurrency_time_window_s"),
+        runnable_id=row["runnable_id"],
+        delete_after_secs=row.get("delete_after_secs"),
     )

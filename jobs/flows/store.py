@@ -45,6 +45,8 @@ class FlowJob:
     preprocessed: bool | None
     same_worker: bool
     cache_ttl: int | None
+    concurrency_key: str | None
+    concurrency_time_window_s: int | None
     canceled_by: str | None
     canceled_reason: str | None
     version: int

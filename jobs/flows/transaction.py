@@ -77,6 +77,14 @@ class Transaction:
         self.ended.append(entry)
         self.outcomes[job_id] = (status, text, ref)
 
+    def forgotten_later(self) -> list[dict[str, Any]]:
+        """The new jobs that are forgotten some time after the end of the topmost flow: rows of job_cleanup."""
+        return [
+            {"job_id": job["id"], "top_id": job["root_job"], "after_s": job["delete_after_secs"]}
+            for job in self.jobs
+            if job.get("delete_after_secs") is not None
+        ]
+
     def document(self) -> dict[str, Any]:
         """The first argument of advance_flows."""
         flows, waits = [], []
@@ -102,6 +110,8 @@ class Transaction:
                 document[name] = rows
         if waits:
             document["waits"] = waits
+        if cleanup := self.forgotten_later():
+            document["cleanup"] = cleanup
         for job in self.jobs:
             new = self.flows.get(UUID(job["id"]))
             if new is not None and new.is_new:

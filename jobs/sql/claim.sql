@@ -58,7 +58,8 @@ SELECT claimed.id, claimed.attempt, claimed.scheduled_for, claimed.started_at, c
              FROM global_settings WHERE name = 'job_default_timeout')) AS timeout, job.script_entrypoint_override,
        coalesce(job.script_lang, script.language) AS language, coalesce(job.raw_code, script.content) AS code,
        script.envs, job.preprocessed IS FALSE AS has_preprocessor, job.flow_innermost_root_job, job.same_worker,
-       job.cache_ttl, job.concurrency_key, job.concurrent_limit, job.concurrency_time_window_s
+       job.cache_ttl, job.concurrency_key, job.concurrent_limit, job.concurrency_time_window_s, job.runnable_id,
+       job.delete_after_secs
   FROM claimed
   JOIN job ON job.id = claimed.id
   LEFT JOIN script ON script.hash = job.runnable_id AND job.kind = 'script'

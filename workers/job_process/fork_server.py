@@ -409,7 +409,8 @@ class ForkServer:
     def _own_uid(self, number: int) -> int | None:
         """The user id of a sandbox when no other one has it."""
         uid = self._uids.get(number)
-        return None if list(self._uids.values()).count(uid) > 1 else uid
+        is_shared = uid is not None and list(self._uids.values()).count(uid) > 1
+        return None if is_shared else uid
 
     def _release(self, number: int) -> None:
         uid = self._uids.pop(number, None)

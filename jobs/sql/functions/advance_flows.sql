@@ -108,6 +108,12 @@ BEGIN
          WHERE new.place IS NOT NULL;
     END IF;
 
+    IF doc->'cleanup' IS NOT NULL THEN
+        INSERT INTO job_cleanup (job_id, top_id, after_s)
+        SELECT new.job_id, new.top_id, new.after_s
+          FROM json_to_recordset(doc->'cleanup') AS new (job_id uuid, top_id uuid, after_s int);
+    END IF;
+
     IF doc->'set_args' IS NOT NULL THEN
         FOR part IN SELECT value FROM json_array_elements(doc->'set_args') LOOP
             UPDATE job SET args = flow_result_value(part->'ref')::jsonb, preprocessed = true

@@ -37,6 +37,12 @@ BEGIN
     END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended(me.key, 2003790947));
     moment := clock_timestamp();
+    IF EXISTS (SELECT FROM concurrency_key AS place
+                WHERE place.job_id = claimed_id AND place.key = me.key AND place.ended_at IS NULL) THEN
+        -- A flow that goes on, or a job that begins again before anybody missed it.
+        RETURN QUERY SELECT 'taken', NULL::timestamptz, tags;
+        RETURN;
+    END IF;
 
     -- Places of jobs that have ended, went back into the queue or were deleted.
     UPDATE concurrency_key AS place
