@@ -18,6 +18,7 @@ from django.db import DatabaseError, close_old_connections, connection, transact
 from django.db.models.functions import Now
 
 from jobs import cache, cleanup, concurrency, queue
+from jobs.flows import watchdog
 from jobs.models import WorkerPing
 from workspaces.models import Token
 
@@ -31,6 +32,7 @@ _LOCKS = {
     "retention": 0x776D0003,
     "prune": 0x776D0004,
     "forget": 0x776D0005,
+    "flows": 0x776D0006,
 }
 
 
@@ -57,6 +59,7 @@ def recover() -> None:
         _alone("recover", _recover_lost_jobs)
     if settings.STALE_JOB_THRESHOLD_MINUTES:
         _alone("stale", queue.cancel_stale_jobs)
+    _alone("flows", _watch_flows)
     _alone("forget", cleanup.forget_due)
 
 
@@ -101,6 +104,10 @@ def _recover_lost_jobs() -> int:
         if cursor.fetchone()[0]:
             return 0
     return sum(queue.recover_lost_jobs())
+
+
+def _watch_flows() -> int:
+    return watchdog.wake_stuck() + watchdog.cancel_overdue()
 
 
 def _prune() -> int:

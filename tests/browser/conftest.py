@@ -173,6 +173,7 @@ def _running_site(browser_database: str, tmp_path_factory: pytest.TempPathFactor
         "BASE_URL": url,
         "BASE_INTERNAL_URL": url,
         "DATABASE_CONNECTIONS": "10",
+        "NUM_WORKERS": "2",
         "PYTHONUNBUFFERED": "1",
         "DJANGO_SETTINGS_MODULE": "windmill_site.settings",
     }
