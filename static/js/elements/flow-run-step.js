@@ -61,12 +61,12 @@ class FlowRunStep extends LitElement {
   #tabs() {
     const m = this.module, has = !!this.job, tabs = [];
     if (!m) return tabs;
-    if (isLoop(m)) tabs.push(["iterations", "Iterations", "repeat"]);
-    if (has && m.value?.type !== "branchall") tabs.push(["result", "Result", "braces"]);
-    if (has && !bodies(m).length && m.value?.type !== "flow") tabs.push(["logs", "Logs", "scroll-text"]);
-    if (has && !bodies(m).length) tabs.push(["inputs", "Inputs", "list"]);
-    if (m.value?.type === "rawscript" || m.value?.type === "script") tabs.push(["code", "Code", "file-code"]);
-    tabs.push(["definition", "Settings", "settings"]);
+    if (isLoop(m)) tabs.push(["iterations", "Iterations"]);
+    if (has && m.value?.type !== "branchall") tabs.push(["result", "Result"]);
+    if (has && !bodies(m).length && m.value?.type !== "flow") tabs.push(["logs", "Logs"]);
+    if (has && !bodies(m).length) tabs.push(["inputs", "Inputs"]);
+    if (m.value?.type === "rawscript" || m.value?.type === "script") tabs.push(["code", "Code"]);
+    tabs.push(["definition", "Settings"]);
     return tabs;
   }
   async #load(key) {
@@ -104,7 +104,7 @@ class FlowRunStep extends LitElement {
     return html`<header class="step-head"><b class="sid">${m.id}</b><div><h2>${title(m)}</h2><p>${this.#kind(m)}</p></div>${this.#chip(s)}<button class="btn ghost icon sm step-close" type="button" aria-label="Close" @click=${() => this.#tell("wm-close")}>${ico("x")}</button></header>
       <dl class="facts step-facts">${this.#facts(s)}</dl>
       ${this.#notes(s)}
-      <div class="tabs line step-tabs" role="tablist" aria-label="Parts of the step">${tabs.map(([name, words, icon]) => html`<button role="tab" type="button" id="s-${name}" aria-controls="sp" aria-selected=${name === this.tab} tabindex=${name === this.tab ? 0 : -1} @click=${() => { this.#wanted = name; this.tab = name; }}>${ico(icon)}${words}</button>`)}</div>
+      <div class="tabs line step-tabs" role="tablist" aria-label="Parts of the step">${tabs.map(([name, words]) => html`<button role="tab" type="button" id="s-${name}" aria-controls="sp" aria-selected=${name === this.tab} tabindex=${name === this.tab ? 0 : -1} @click=${() => { this.#wanted = name; this.tab = name; }}>${words}</button>`)}</div>
       <div class="grow step-panel ${["logs", "code"].includes(this.tab) ? "" : "pad"}" role="tabpanel" id="sp" aria-labelledby="s-${this.tab}" tabindex="-1">${this.#panel(m, s)}</div>`;
   }
   #kind(m) {
