@@ -322,6 +322,12 @@ class _Run:
                 index = n - effect.first
                 if 0 <= index < len(effect.job_ids):
                     return effect.job_ids[index], None if effect.values is None else effect.values[index]
+        flow_id = str(flow.job.id)
+        # What an earlier event of this transaction has planned is not in the tables yet.
+        for plan in self.transaction.iterations:
+            index = n - plan["first"]
+            if (plan["flow_id"], plan["step_id"]) == (flow_id, module_id) and 0 <= index < len(plan["ids"]):
+                return UUID(plan["ids"][index]), None if plan["values"] is None else plan["values"][index]
         if flow.planned[0] != module_id or n not in flow.planned[1]:
             rows = await self.store.iterations(flow.job.id, module_id, n, _PAGE)
             flow.planned = (module_id, {n + i: row for i, row in enumerate(rows)})
