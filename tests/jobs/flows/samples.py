@@ -22,8 +22,18 @@ class Sample:
     result: Json  # of a failure: the part that matters
     is_success: bool = True
     is_skipped: bool = False
-    # What somebody has to do besides running it: approve it, serve a URL that its args name, deploy another flow.
+    # What it takes besides running it: an approval, a URL that its args name, another flow, a server, a webhook's body.
     needs: str | None = None
+
+    def is_result(self, result: Json) -> bool:
+        """Whether a run ended with what the sample promises; errors may say more."""
+        return result == self.result if self.is_success else _contains(result, self.result)
+
+
+def _contains(whole: Json, part: Json) -> bool:
+    if isinstance(part, dict) and isinstance(whole, dict):
+        return all(key in whole and _contains(whole[key], inner) for key, inner in part.items())
+    return whole == part
 
 
 SAMPLES: dict[str, Sample] = {}
@@ -476,7 +486,7 @@ def flow_environment() -> Flow:
     )
 
 
-@sample({"user": {"first": "Ada", "last": "Lovelace"}}, "webhook: Ada Lovelace")
+@sample({"user": {"first": "Ada", "last": "Lovelace"}}, "webhook: Ada Lovelace", needs="webhook")
 def preprocessor() -> Flow:
     """The body of a webhook becomes the flow's own arguments.
 
@@ -574,7 +584,7 @@ def loop_that_skips_failures() -> Flow:
     )
 
 
-@sample({"cursor": 41}, {"read": 41, "next": 42})
+@sample({"cursor": 41}, {"read": 41, "next": 42}, needs="server")
 def user_states() -> Flow:
     """A step keeps a value under a name at the flow, others read it.
 
