@@ -1,6 +1,7 @@
 """Running jobs again with their arguments: one job, or a selection of the runs page."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
@@ -60,6 +61,9 @@ def _rerun(caller: Caller, job: Job, args: dict[str, Any], latest: bool, options
     if job.kind == JobKind.PREVIEW:
         preview = Preview(content=job.raw_code, language=job.script_lang, path=path, args=args, tag=job.tag)
         return runs.run_preview(caller, preview, options)
+    if job.kind == JobKind.FLOW_SCRIPT:  # by itself, with what the flow gave it
+        preview = Preview(content=job.raw_code, language=job.script_lang, path=path, args=args)
+        return runs.run_preview(caller, preview, options)
     if job.kind == JobKind.FLOW_PREVIEW:
         return flow_runs.run_flow_preview(
             caller, FlowPreview(value=job.raw_flow or {}, path=path, args=args, tag=job.tag), options
@@ -71,7 +75,9 @@ def _rerun(caller: Caller, job: Job, args: dict[str, Any], latest: bool, options
             else deployed.get_to_run(caller, version=job.runnable_id)
         )
         return flow_runs.run_flow(caller, flow, version, payload, options)
-    if job.kind == JobKind.SCRIPT:
+    if job.kind == JobKind.SINGLE_STEP_FLOW:
+        options = replace(options, retry=(job.raw_flow or {})["modules"][0].get("retry"))
+    if job.kind in (JobKind.SCRIPT, JobKind.SINGLE_STEP_FLOW):
         script = (
             scripts.get_to_run(caller, path=path)
             if latest

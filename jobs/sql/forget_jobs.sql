@@ -1,4 +1,5 @@
 -- Empty completed jobs: arguments, result, log and what the cache holds of them are gone, the fact that they ran stays.
+-- Of flows also what loops went over, what approvers sent, and the values that steps shared.
 WITH forgotten AS (
     UPDATE completed_job SET result = '{}', deleted = true WHERE id = ANY(%(ids)s::uuid[]) RETURNING id, workspace_id
 ),
@@ -7,6 +8,15 @@ asked AS (
 ),
 cached AS (
     DELETE FROM job_cache USING forgotten WHERE job_cache.job_id = forgotten.id
+),
+iterations AS (
+    UPDATE flow_iteration SET value = NULL FROM forgotten WHERE flow_iteration.flow_id = forgotten.id
+),
+answers AS (
+    UPDATE resume_job SET value = NULL FROM forgotten WHERE resume_job.flow_id = forgotten.id
+),
+states AS (
+    DELETE FROM flow_user_state USING forgotten WHERE flow_user_state.flow_id = forgotten.id
 ),
 later_chunks AS (
     DELETE FROM job_logs USING forgotten WHERE job_logs.job_id = forgotten.id AND log_offset > 0
