@@ -8,6 +8,7 @@ The page of a run shows what it waits for (`approvals.waiting_info`); its forms 
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -45,6 +46,16 @@ class Notice:
     title: str
     text: str = ""
     sign_in: str = ""  # address of the sign-in page
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer that somebody gave, with their comment or reason."""
+
+    approved: bool
+    approver: str | None
+    created_at: datetime
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +173,6 @@ def _context(
     notice = _said(used) if used is not None else _notice(request, found, caller, refusal)
     # Who may not answer because of who they are, or because we do not know it, learns no more than that it waits.
     may_look = not isinstance(refusal, NotSignedIn | PermissionDenied)
-    events = [event for event in found.events if used is None or event.pk != used.pk] if may_look else []
     return {
         "flow_summary": found.flow_summary or "A flow",
         "flow_path": found.root.runnable_path or "",
@@ -175,7 +185,7 @@ def _context(
         "is_ahead": is_open and found.standing is Standing.AHEAD,
         **(_description(found) if may_look else {}),
         "inputs": _inputs(found) if may_look else [],
-        "events": events,
+        "events": [_given(event) for event in found.events] if may_look else [],
         "required": _required(found),
         "received": sum(event.approved for event in found.events),
         "deadline": found.deadline,
@@ -186,6 +196,14 @@ def _context(
         "caller": caller,
         "run_url": f"/w/{link.workspace_id}/runs/{found.top.id}/" if _may_open(found, caller) else "",
     }
+
+
+def _given(event: ResumeEvent) -> Answer:
+    words = (
+        event.value.get("comment" if event.approved else "reason") if isinstance(event.value, dict) else None
+    )
+    text = words[:MAX_COMMENT] if isinstance(words, str) else ""
+    return Answer(event.approved, event.approver, event.created_at, text)
 
 
 def _required(found: Suspension) -> int:

@@ -102,7 +102,7 @@ def test_an_approver_denies_without_filling_the_form(ada: Person, plain_page: Pa
     main.get_by_label("Comment").fill("Not ours")
     main.get_by_role("button", name="Deny").click()
 
-    expect(main.get_by_text("Denied")).to_be_visible()
+    expect(main.get_by_text("Denied", exact=True)).to_be_visible()
     assert run.events == [(None, False, {"reason": "Not ours"})] and run.is_awake
 
 
