@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from jobs import cleanup, monitor, queue
-from jobs.models import CachedResult, CompletedJob, Job, JobCleanup
+from jobs import canceling, cleanup, monitor, queue
+from jobs.models import CachedResult, CompletedJob, Job, JobCleanup, QueuedJob
 
 Make = Callable[..., UUID]
 
@@ -66,7 +66,7 @@ def test_a_job_that_has_not_ended_is_left_alone(run: Make) -> None:
 @pytest.mark.django_db
 def test_a_job_that_nobody_ran_is_forgotten_too(make_job: Make) -> None:
     job = make_job(args={"secret": 1}, delete_after_s=0)
-    queue.cancel_job(job_id=job, workspace_id="test", username="alice", reason=None)
+    canceling.cancel_job(job_id=job, workspace_id="test", username="alice", reason=None)
 
     monitor.recover()
 
@@ -80,7 +80,7 @@ def test_steps_are_forgotten_when_the_topmost_flow_has_ended(run: Make, make_job
     JobCleanup.objects.create(job_id=step, top_id=top, after_s=0)
     assert cleanup.forget_due() == 0
 
-    queue.cancel_job(job_id=top, workspace_id="test", username="alice", reason=None)
+    canceling.cancel_job(job_id=top, workspace_id="test", username="alice", reason=None)
 
     assert cleanup.forget_due(top) == 1
     assert contents(step) == FORGOTTEN
@@ -119,7 +119,7 @@ def test_jobs_without_the_option_are_on_no_list(run: Make, django_assert_num_que
 def test_what_was_deleted_is_taken_off_the_list(make_job: Make) -> None:
     kept = make_job(delete_after_s=5)
     deleted = make_job(delete_after_s=5)
-    queue.QueuedJob.objects.filter(pk=deleted).delete()
+    QueuedJob.objects.filter(pk=deleted).delete()
 
     cleanup.prune()
 
