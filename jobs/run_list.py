@@ -252,7 +252,7 @@ class Run:
     def title(self) -> str:
         """What people call it: the summary, else the last part of the path; of a step also which one it is."""
         job = self.job
-        name = self.summary or (job.runnable_path or "Code").rsplit("/", 1)[-1]
+        name = self.summary or (_path_of(job) or "Code").rsplit("/", 1)[-1]
         if job.kind in (JobKind.PREVIEW, JobKind.FLOW_PREVIEW):
             return f"Test of {job.runnable_path}" if job.runnable_path else "Test"
         if job.kind == JobKind.FLOW_DEPENDENCIES:
@@ -323,16 +323,24 @@ def with_summaries(caller: Caller, jobs: Iterable[JobRow]) -> list[Run]:
     """The jobs with the summaries of what they ran, looked up in one query for scripts and one for flows."""
     rows = list(jobs)
     hashes = {job.runnable_id for job in rows if job.kind in _OF_SCRIPTS and job.runnable_id is not None}
-    paths = {job.runnable_path for job in rows if job.kind in _OF_FLOWS and job.runnable_path}
+    paths = {path for job in rows if job.kind in _OF_FLOWS and (path := _path_of(job))}
     of_scripts = Script.objects.filter(workspace_id=caller.workspace_id, hash__in=hashes)
     of_flows = Flow.objects.filter(workspace_id=caller.workspace_id, path__in=paths)
     summaries: dict[Any, str] = dict(of_scripts.values_list("hash", "summary")) if hashes else {}
     if paths:
         summaries |= dict(of_flows.values_list("path", "summary"))
     return [
-        Run(job, summaries.get(job.runnable_path if job.kind in _OF_FLOWS else job.runnable_id, ""))
+        Run(job, summaries.get(_path_of(job) if job.kind in _OF_FLOWS else job.runnable_id, ""))
         for job in rows
     ]
+
+
+def _path_of(job: JobRow) -> str | None:
+    """The path of what it ran; of an inline script, which runs at <flow>/<step>, that of the flow."""
+    path = job.runnable_path
+    if path and job.kind == JobKind.FLOW_SCRIPT and job.flow_step_id:
+        return path.removesuffix(f"/{job.flow_step_id}")
+    return path
 
 
 def count_newer(caller: Caller, query: RunQuery, *, newest: str) -> int:

@@ -1,7 +1,8 @@
 // The overview of a flow: its graph and outline show the same step, whose details stand below; YAML is loaded when asked for.
+import "../elements/code.js";
 import "../elements/flow-graph.js";
 import "../elements/flow-outline.js";
-import { html, nothing, render } from "../../vendor/lit.js";
+import { LitElement, html, nothing } from "../../vendor/lit.js";
 import { everyModule } from "../flow-layout.js";
 import { LANGUAGE, kindName, marks, moduleIcon, subtitle, title } from "../flow-module.js";
 import { iconHref, json } from "../dom.js";
@@ -27,7 +28,6 @@ function inputs(transforms) {
 }
 function code({ type, content, language }) {
   if (type !== "rawscript") return nothing;
-  import("../elements/code.js");
   // A new element for every step: a wm-code keeps what it was given first.
   const editor = Object.assign(document.createElement("wm-code"), { value: content ?? "" });
   editor.setAttribute("language", language ?? "");
@@ -35,16 +35,28 @@ function code({ type, content, language }) {
   editor.toggleAttribute("readonly", true);
   return html`<div class="flow-overview-code">${editor}</div>`;
 }
+/** <wm-flow-step>: what the chosen step of the overview is. Property: module. */
+class FlowStep extends LitElement {
+  static properties = { module: { attribute: false } };
+  createRenderRoot() { return this; }
+  render() {
+    const module = this.module, inner = module?.value ?? {};
+    if (!module) return nothing;
+    const options = marks(module), isCode = inner.type === "rawscript", calls = inner.type === "script" || inner.type === "flow";
+    return html`<div class="card-head">${ico(moduleIcon(module))}<h2 class="clip">${title(module)}</h2>${isCode ? html`<span class="lang">${LANGUAGE[inner.language]?.[1] ?? inner.language}</span>` : nothing}<span class="sid">${module.id}</span></div>
+      <div class="pad stack"><dl class="facts"><div><dt>Kind</dt><dd>${kindName(module)}</dd></div>${callee(inner)}${calls || isCode ? nothing : html`<div><dt class="vh">How</dt><dd>${subtitle(module)}</dd></div>`}</dl>
+        ${options.length ? html`<ul class="flow-overview-marks">${options.map(([name, words]) => html`<li>${ico(name)}<span>${words}</span></li>`)}</ul>` : nothing}</div>
+      ${inputs(inner.input_transforms)}${code(inner)}`;
+  }
+}
+customElements.define("wm-flow-step", FlowStep);
+
 function show(id) {
   const module = modules.get(id);
   if (!module) return;
   graph.selected = outline.selected = id;
-  const inner = module.value ?? {}, options = marks(module);
   panel.hidden = false;
-  render(html`<div class="card-head">${ico(moduleIcon(module))}<h2 class="clip">${title(module)}</h2>${inner.type === "rawscript" ? html`<span class="lang">${LANGUAGE[inner.language]?.[1] ?? inner.language}</span>` : nothing}<span class="sid">${id}</span></div>
-    <div class="pad stack"><dl class="facts"><div><dt>Kind</dt><dd>${kindName(module)}</dd></div>${callee(inner)}${inner.type !== "script" && inner.type !== "flow" && inner.type !== "rawscript" ? html`<div><dt class="vh">How</dt><dd>${subtitle(module)}</dd></div>` : nothing}</dl>
-      ${options.length ? html`<ul class="flow-overview-marks">${options.map(([name, words]) => html`<li>${ico(name)}<span>${words}</span></li>`)}</ul>` : nothing}</div>
-    ${inputs(inner.input_transforms)}${code(inner)}`, panel);
+  panel.querySelector("wm-flow-step").module = module;
 }
 document.addEventListener("wm-select", (e) => show(e.detail.id));
 document.addEventListener("wm-open", () => panel.scrollIntoView({ block: "nearest" }));
@@ -56,7 +68,6 @@ if (wanted) show(wanted);
 const yaml = document.getElementById("p-yaml");
 yaml.addEventListener("wm-show", async () => {
   if (yaml.firstChild) return;
-  await import("../elements/code.js");
   const answer = await fetch(yaml.dataset.src), text = await answer.text();
   const editor = Object.assign(document.createElement("wm-code"), { value: text });
   editor.setAttribute("language", "yaml");

@@ -314,6 +314,7 @@ def test_a_list_that_is_empty_for_want_of_steps_offers_them(browser_of, push):
         ("flow", {}, "Onboard", "/w/acme/flows/f/shared/onboard/"),
         ("flowpreview", {}, "Test of f/shared/onboard", ""),
         ("flowscript", {"flow_step_id": "a"}, "Onboard, step a", ""),
+        ("flowscript", {"path": "f/shared/onboard/a", "flow_step_id": "a"}, "Onboard, step a", ""),
         ("flownode", {"flow_step_id": "b"}, "Onboard, step b", ""),
         ("flowdependencies", {}, "Dependencies of Onboard", "/w/acme/flows/f/shared/onboard/"),
         ("script", {"flow_step_id": "c"}, "onboard", "/w/acme/scripts/f/shared/onboard/"),
