@@ -419,7 +419,7 @@ def tests(request: HttpRequest, caller: Caller, body: dict[str, Any]) -> Answer:
 
 @endpoint(method="GET")
 def peek(request: HttpRequest, caller: Caller, body: dict[str, Any]) -> Answer:
-    """?job=&root=args|step:<id>&at=[keys]&offset=: one level of a value of a test."""
+    """?job=&root=args|step:<id>&at=[keys]&offset=: one level of a value of a test, or {problem} when there is none."""
     try:
         job_id = UUID(request.GET.get("job", ""))
         way = json.loads(request.GET.get("at") or "[]")
@@ -428,7 +428,10 @@ def peek(request: HttpRequest, caller: Caller, body: dict[str, Any]) -> Answer:
         raise BadRequest("job should be the id of a run, at a JSON list, offset a number") from exc
     if not isinstance(way, list):
         raise BadRequest("at should be a JSON list of keys and indices")
-    return peeking.peek(caller, job_id, request.GET.get("root", ""), way, offset=offset)
+    try:
+        return peeking.peek(caller, job_id, request.GET.get("root", ""), way, offset=offset)
+    except NotFound as exc:  # an ordinary answer: the test did not get there
+        return {"type": "missing", "items": [], "more": False, "problem": pages.sentence(exc.message)}
 
 
 # --- scripts and flows that steps call --------------------------------------------------------------------------------

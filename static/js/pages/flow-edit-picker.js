@@ -3,7 +3,7 @@
 import "../elements/flow-picker.js";
 import { member } from "../elements/flow-picker.js";
 import * as model from "../flow-model.js";
-import { title } from "../flow-module.js";
+import { moduleIcon, title } from "../flow-module.js";
 import { names, typeOf } from "../schema.js";
 
 const FUNCTIONS = [["get_variable", "(path) value of a variable"], ["set_variable", "(path, value)"], ["get_resource", "(path) value of a resource"], ["set_resource", "(value, path, resource_type)"], ["run_script_by_path", "(path, args) result"], ["get_state", "() state of this step"], ["set_state", "(value)"], ["get_resume_urls", "(approver) addresses to approve at"], ["get_flow_user_state", "(key)"], ["set_flow_user_state", "(key, value)"]];
@@ -15,7 +15,7 @@ export function picker({ $, urls, editor, state }) {
   const testId = () => state.lastTest?.id ?? null;
   async function peek(root, way, offset) {
     const answer = await fetch(`${urls.peek}?job=${testId()}&root=${encodeURIComponent(root)}&at=${encodeURIComponent(JSON.stringify(way))}&offset=${offset}`);
-    if (!answer.ok) throw new Error(answer.status === 404 ? (root === "args" ? "No test yet" : "No value yet: test the flow up to here") : await answer.text());
+    if (!answer.ok) throw new Error(await answer.text());
     return answer.json();
   }
   const level = (root) => async (way, offset) => {
@@ -42,7 +42,10 @@ export function picker({ $, urls, editor, state }) {
     const previous = entry && !entry.special && (entry.index > 0 ? model.at(value, [...entry.list, entry.index - 1]) : null);
     if (previous?.suspend) found.push({ expr: "resume", label: "resume", icon: "hand", note: "What the last approver filled in", items: inputItems(previous.suspend.resume_form?.schema) }, { expr: "resumes", label: "resumes", icon: "hand", note: "The same of all approvers" }, { expr: "approvers", label: "approvers", icon: "hand", note: "Who approved" });
     if (entry && !entry.special) found.push({ expr: "previous_result", label: "previous_result", icon: "arrow-up", note: previous ? `Result of ${previous.id}` : entry.list.length === 1 ? "The inputs of the flow" : "The result before this body", ...(previous ? { level: level(`step:${previous.id}`) } : {}) });
-    for (const e of before.toReversed()) found.push({ expr: member("results", e.module.id), label: `results.${e.module.id}`, icon: "file-code", note: title(e.module), level: level(`step:${e.module.id}`) });
+    // The nearest first; then steps inside of loops and branches that are over.
+    const around = new Set(entry?.parents.map((p) => p.id)), inside = (e) => e.parents.findLast((p) => !around.has(p.id));
+    const alone = (e) => e.parents.at(-1)?.type.endsWith("loopflow") && !around.has(e.parents.at(-1).id) && model.at(value, e.list).length === 1; // no result of its own is kept
+    for (const e of before.filter((e) => !alone(e)).reverse().sort((a, b) => Boolean(inside(a)) - Boolean(inside(b)))) found.push({ expr: member("results", e.module.id), label: `results.${e.module.id}`, icon: moduleIcon(e.module), note: inside(e) ? `${title(e.module)}, in ${inside(e).id}` : title(e.module), level: level(`step:${e.module.id}`) });
     if (Object.keys(value.flow_env || {}).length) found.push({ expr: "flow_env", label: "flow_env", icon: "settings", items: Object.entries(value.flow_env).map(([key, v]) => ({ key, type: typeof v, preview: JSON.stringify(v).slice(0, 60), size: null })) });
     const listed = (kind, ico, words) => ({ label: words, icon: ico, searchable: true, level: async () => ({ items: (await known(kind)).map((p) => ({ key: p.path, type: "text", preview: "", note: [p.type, p.note].filter(Boolean).join(", "), size: null })), more: false }), write: ([p]) => `${kind}("${p}")` });
     found.push(listed("variable", "key-round", "Variables"), listed("resource", "boxes", "Resources"));

@@ -128,7 +128,9 @@ export function tester({ $, urls, editor, graph, state, form, getPath, showPanel
       const go = Object.assign(document.createElement("button"), { type: "button", className: "btn sm" });
       go.append(icon("search"), `Show step ${failed}`);
       go.addEventListener("click", () => { select(failed); showPanel("code"); });
-      parts.unshift(go);
+      const row = Object.assign(document.createElement("div"), { className: "row" });
+      row.append(go);
+      parts.unshift(row);
     }
     $("p-result").replaceChildren(...parts);
     if (mine || $("t-logs").ariaSelected === "true") selectTab($("t-result"));
