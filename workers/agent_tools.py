@@ -11,7 +11,9 @@ from jobs.flows.value import AgentTool, AiAgent, AiFilled, RawScript, ScriptRef,
 from jobs.models import FlowVersion, JobKind, Script
 from jobs.queue import Claim, JobRequest
 from jobs.signatures import infer_schema
-from workers.ai_agent import Tool, tool_name
+from workers import failures
+from workers.ai_agent import ERROR_NAME, AiAgentRun, PushTool, Tool, WaitResult, tool_name
+from workers.runner import RunOutcome, RunRequest
 from workers.threads import in_thread
 from workspaces.errors import BadRequest, DomainError, NotFound
 from workspaces.jsontext import check_storable
@@ -37,6 +39,23 @@ _KEYWORDS = frozenset(
         *("minLength", "maxLength", "minItems", "maxItems"),
     )
 )
+
+
+async def run_agent(
+    request: RunRequest, *, store: FlowStore, push_tool: PushTool, wait_result: WaitResult
+) -> RunOutcome:
+    """Run a claimed job of kind aiagent, whose arguments have been resolved. See AiAgentRun.run.
+
+    `push_tool` starts the job of a tool, `wait_result` answers (whether it succeeded, its result) when it has ended.
+    The agent keeps its slot while it waits: unless `push_tool` runs the job here, another slot must be free for it.
+    """
+    try:
+        agent, flow = await agent_of(store, request.claim)
+        tools = await load_tools(store, agent, flow, request.claim)
+    except DomainError as exc:
+        return RunOutcome(False, failures.as_result(ERROR_NAME, exc.message))
+    run = AiAgentRun(tools, is_parallel=agent.parallel)
+    return await run.run(request, push_tool=push_tool, wait_result=wait_result)
 
 
 async def agent_of(store: FlowStore, claim: Claim) -> tuple[AiAgent, FlowJob]:
@@ -65,7 +84,9 @@ async def _load(store: FlowStore, tool: AgentTool, flow: FlowJob, claim: Claim, 
             f"{where}: tools of type {tool.tool_type} are not offered; use a script or flow of the workspace"
         )
     if not isinstance(value, RawScript | ScriptRef | SubFlow):
-        raise BadRequest(f"{where}: a {value.type} cannot be a tool; put it into a flow and use that")
+        raise BadRequest(
+            f"{where}: a module of type {value.type} cannot be a tool; put it into a flow and use that"
+        )
     try:
         runnable = await _runnable(store, value, flow)
         schema = await _schema(value, runnable)

@@ -45,7 +45,7 @@ class AgentFailed(Exception):
     """The agent cannot begin or go on; the text is for the author of the flow."""
 
 
-class AiAgent:
+class AiAgentRun:
     """Runs one job of kind aiagent."""
 
     def __init__(

@@ -338,13 +338,17 @@ class Engine:
 
     # Called by lanes.
 
-    def next_task(self) -> _Task | None:
+    def next_task(self, lane: "_Lane") -> _Task | None:
+        """The next task; None when the lane shall end, and is no longer counted on."""
         while True:
             try:
                 return self._tasks.get(timeout=self._idle_s)
             except queue.Empty:
                 with self._lock:
                     if len(self._lanes) > self._min_lanes and not self._pending:
+                        self._lanes.discard(
+                            lane
+                        )  # in the same breath: a task that comes now starts another one
                         return None
 
     def task_done(self) -> None:
@@ -377,7 +381,7 @@ class _Lane(threading.Thread):
                 if not self._ensure_helper():
                     self._fail_one()
                     continue
-                task = self._engine.next_task()
+                task = self._engine.next_task(self)
                 if task is None:
                     return
                 try:
@@ -406,7 +410,7 @@ class _Lane(threading.Thread):
 
     def _fail_one(self) -> None:
         """Without helpers nobody shall wait for ever: each failed start answers one task."""
-        task = self._engine.next_task()
+        task = self._engine.next_task(self)
         if task is not None:
             task.future.set_exception(EngineLost("the helper process for expressions does not start"))
             self._engine.task_done()

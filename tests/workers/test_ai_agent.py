@@ -10,7 +10,7 @@ import pytest
 
 from jobs.queue import Claim, JobRequest
 from tests.workers.chat_server import ChatServer, Reply, chat_server, says, streams
-from workers.ai_agent import MAX_RESULT_CHARS, AiAgent, Tool, tool_name
+from workers.ai_agent import MAX_RESULT_CHARS, AiAgentRun, Tool, tool_name
 from workers.runner import RunOutcome, RunRequest
 from workspaces.errors import BadRequest
 
@@ -131,7 +131,7 @@ async def run(
         log=log or PlainLog(),  # type: ignore[arg-type]
         report_memory=lambda _: None,
     )
-    agent = AiAgent(offered or [], is_parallel=is_parallel, backoff_s=0.01)
+    agent = AiAgentRun(offered or [], is_parallel=is_parallel, backoff_s=0.01)
     return await agent.run(request, push_tool=tools.push, wait_result=tools.wait)
 
 

@@ -248,6 +248,19 @@ async def test_busy_lanes_get_company_that_leaves_again() -> None:
         engine.close()
 
 
+async def test_an_engine_without_lanes_of_its_own_starts_one_when_needed() -> None:
+    engine = Engine(lanes=0, max_lanes=1, idle_s=0.01)
+    try:
+        for n in range(3):
+            assert await value_of(engine, f"{n} + 1") == n + 1
+            deadline = time.monotonic() + 10
+            while engine.lane_count and time.monotonic() < deadline:
+                await asyncio.sleep(0.005)
+            assert engine.lane_count == 0
+    finally:
+        engine.close()
+
+
 async def test_closing_leaves_no_process_behind() -> None:
     engine = Engine(lanes=2)
     assert await value_of(engine, "1 + 1") == 2
