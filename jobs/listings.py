@@ -167,6 +167,7 @@ class JobFilters:
     has_null_parent: bool | None = None
     is_flow_step: bool | None = None
     without_steps: bool = False  # of flows; nor jobs that look for the dependencies of a deployment
+    concurrency_key: str | None = None
     args: Any = None  # JSON that the arguments must contain
     result: Any = None  # JSON that the result must contain
     search: str | None = None  # in path, creator, tag, worker, id

@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path
 
-from jobs.api import approvals, flow_runs, flows, job, jobs, runs, scripts, workers
+from jobs.api import approvals, concurrency, flow_runs, flows, job, jobs, runs, scripts, workers
 
 W = "w/<str:workspace>"
 
@@ -126,6 +126,11 @@ _workers = [
     ("get_default_tags", workers.DefaultTags),
     ("exists_workers_with_tags", workers.ExistsWithTags),
 ]
+_concurrency_groups = [
+    ("list", concurrency.ListGroups),
+    ("prune/<path:concurrency_key>", concurrency.PruneGroup),
+    ("<str:id>/key", concurrency.KeyOfJob),
+]
 _instance_jobs = [
     ("db_clock", jobs.DbClock),
     ("completed/count_by_tag", jobs.CountByTag),
@@ -143,6 +148,8 @@ urlpatterns = [
     *_under(W, _approvals),
     *_under(f"{W}/jobs_u", _jobs_u),
     *_under(f"{W}/job_metrics", _job_metrics),
+    *_under(f"{W}/concurrency_groups", [("list_jobs", concurrency.ListJobsOfKey)]),
+    *_under("concurrency_groups", _concurrency_groups),
     *_under("workers", _workers),
     *_under("jobs", _instance_jobs),
 ]

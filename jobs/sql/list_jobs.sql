@@ -46,6 +46,8 @@ SELECT id, workspace_id, kind, runnable_id, runnable_path, script_lang, tag, pri
    AND (%(has_null_parent)s::boolean IS NULL OR (parent_job IS NULL) = %(has_null_parent)s::boolean)
    AND (%(is_flow_step)s::boolean IS NULL OR (flow_step_id IS NOT NULL) = %(is_flow_step)s::boolean)
    AND (NOT %(without_steps)s OR (flow_step_id IS NULL AND kind <> 'flowdependencies'))
+   AND (%(concurrency_key)s::text IS NULL
+        OR id IN (SELECT limited.id FROM job AS limited WHERE limited.concurrency_key = %(concurrency_key)s::text))
    AND (%(args)s::jsonb IS NULL OR args @> %(args)s::jsonb)
    AND (%(result)s::jsonb IS NULL OR result::jsonb @> %(result)s::jsonb)
    AND (%(search)s::text IS NULL OR runnable_path ILIKE %(search)s::text OR created_by ILIKE %(search)s::text

@@ -242,6 +242,10 @@ ROUTES: dict[str, Who] = {
     W + "jobs_u/flow/resume_suspended/<id>": Who.WRITER,
     W + "jobs_u/flow/approval_info/<id>": Who.READER,
     # workers
+    W + "concurrency_groups/list_jobs": Who.MEMBER,
+    "concurrency_groups/list": Who.SUPERADMIN,
+    "concurrency_groups/prune/<concurrency_key>": Who.SUPERADMIN,
+    "concurrency_groups/<id>/key": Who.READER,
     "workers/list": Who.ACCOUNT,
     "workers/queue_counts": Who.ACCOUNT,
     "workers/queue_running_counts": Who.ACCOUNT,
@@ -277,6 +281,7 @@ PARAMETERS = {
     "resume_id": "1",
     "signature": "0" * 64,
     "step_key": "approval",
+    "concurrency_key": "acme/script/f/private/script",
 }
 SPECIAL = {
     "folders": {"name": "private"},
