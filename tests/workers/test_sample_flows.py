@@ -51,6 +51,45 @@ BRANCHES_THAT_END_AT_ONCE = {
 }
 
 
+# Both attempts of the module fail in the transaction in which it starts.
+RETRY_AT_ONCE = {
+    "modules": [
+        {
+            "id": "a",
+            "value": {
+                "type": "forloopflow",
+                "iterator": {"type": "static", "value": [1]},
+                "skip_failures": False,
+                "modules": [
+                    {
+                        "id": "b",
+                        "value": {
+                            "type": "forloopflow",
+                            "iterator": {"type": "static", "value": [1]},
+                            "skip_failures": False,
+                            "modules": [
+                                {"id": "c", "value": {"type": "identity"}},
+                                {
+                                    "id": "d",
+                                    "value": {
+                                        "type": "forloopflow",
+                                        "iterator": {"type": "javascript", "expr": "'no list'"},
+                                        "skip_failures": False,
+                                        "modules": [],
+                                    },
+                                },
+                            ],
+                        },
+                        "retry": {"constant": {"attempts": 2, "seconds": 0}},
+                    },
+                    {"id": "e", "value": {"type": "identity"}},
+                ],
+            },
+        }
+    ]
+}
+
+
 @pytest.fixture
 def worker(database_url: str, tmp_path: Path) -> Iterator[Path]:
     """A worker with three slots; answers the file of its log."""
@@ -126,6 +165,16 @@ def test_branches_that_end_at_once_are_followed_by_the_next_ones(worker: Path, a
 
     [ended] = wait_for({job: "flow"}, wait_until)
     assert (ended.status, ended.result) == ("success", ["b", "b"])
+
+
+def test_a_loop_that_is_tried_again_at_once_fails_with_its_own_error(
+    worker: Path, ann: Caller, wait_until: Any
+):
+    job = run_flow_preview(ann, FlowPreview(value=RETRY_AT_ONCE, args={}), RunOptions())
+
+    [ended] = wait_for({job: "flow"}, wait_until)
+    assert ended.status == "failure"
+    assert "Expected an array value" in str(ended.result)
 
 
 def wait_for(jobs: dict[UUID, str], wait_until: Any) -> list[CompletedJob]:
