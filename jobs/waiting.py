@@ -34,13 +34,16 @@ class Facts:
     silent_workers: int  # listened to this tag and have not reported since
     ahead: int  # due jobs of this tag that come first
     running_with_tag: int
+    held_back_by: str | None = None  # the concurrency key whose places are all taken
+    running_with_key: int = 0
+    ahead_with_key: int = 0  # held back too, for longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """The answer. `reason` is stable for programs, `sentence` is for people."""
 
-    reason: str  # running, canceled, suspended, scheduled, no_worker, behind, busy, soon
+    reason: str  # running, canceled, suspended, limited, scheduled, no_worker, behind, busy, soon
     sentence: str
     ahead: int = 0  # jobs that come first
 
@@ -51,6 +54,8 @@ def explain(facts: Facts) -> Waiting:
         return Waiting(reason="running", sentence=f"It is running on worker {facts.worker}.")
     if facts.suspend > 0:
         return Waiting(reason="suspended", sentence="It waits for an approval or an event.")
+    if facts.held_back_by is not None and facts.scheduled_for > facts.now:
+        return Waiting(reason="limited", sentence=_limited(facts), ahead=facts.ahead_with_key)
     if facts.scheduled_for > facts.now:
         when = facts.scheduled_for.strftime("%Y-%m-%d %H:%M:%S UTC")
         return Waiting(reason="scheduled", sentence=f"It is scheduled for {when}.")
@@ -71,6 +76,14 @@ def explain(facts: Facts) -> Waiting:
             ahead=facts.ahead,
         )
     return Waiting(reason="soon", sentence="A worker is about to take it.")
+
+
+def _limited(facts: Facts) -> str:
+    line = f"; held back for longer: {_jobs(facts.ahead_with_key)}" if facts.ahead_with_key else ""
+    return (
+        f"Its concurrency limit is reached (key {facts.held_back_by}); "
+        f"running with this key: {_jobs(facts.running_with_key)}{line}."
+    )
 
 
 def _no_worker(facts: Facts) -> str:

@@ -5,7 +5,9 @@ SELECT waiting.id, statement_timestamp() AS now, waiting.tag, waiting.scheduled_
        coalesce(listening.free_slots, 0)::int AS free_slots,
        coalesce(listening.draining_workers, 0)::int AS draining_workers,
        coalesce(listening.silent_workers, 0)::int AS silent_workers,
-       first.ahead::int AS ahead, others.running_with_tag::int AS running_with_tag
+       first.ahead::int AS ahead, others.running_with_tag::int AS running_with_tag,
+       CASE WHEN waiting.was_due_at IS NOT NULL THEN waiting.concurrency_key END AS held_back_by,
+       like_it.running_with_key::int AS running_with_key, like_it.ahead_with_key::int AS ahead_with_key
   FROM queue AS waiting
  CROSS JOIN LATERAL (
        SELECT count(*) FILTER (WHERE is_alive AND state = 'running') AS workers_for_tag,
@@ -28,5 +30,14 @@ SELECT waiting.id, statement_timestamp() AS now, waiting.tag, waiting.scheduled_
        SELECT count(*) AS running_with_tag
          FROM (SELECT FROM queue AS other WHERE other.running AND other.tag = waiting.tag LIMIT %(most)s) AS counted
        ) AS others
+ CROSS JOIN LATERAL (
+       SELECT count(*) FILTER (WHERE began) AS running_with_key, count(*) FILTER (WHERE NOT began) AS ahead_with_key
+         FROM (SELECT other.started_at IS NOT NULL AS began FROM queue AS other
+                WHERE waiting.was_due_at IS NOT NULL AND other.concurrency_key = waiting.concurrency_key
+                  AND (other.started_at IS NOT NULL
+                       OR other.priority > waiting.priority AND other.was_due_at IS NOT NULL
+                       OR other.priority = waiting.priority
+                          AND (other.was_due_at, other.id) < (waiting.was_due_at, waiting.id))
+                LIMIT %(most)s) AS counted) AS like_it
  WHERE waiting.id = ANY(%(ids)s::uuid[])
    AND (%(workspace_id)s::text IS NULL OR waiting.workspace_id = %(workspace_id)s::text)

@@ -11,6 +11,7 @@ from django.db import connection, transaction
 from jobs import canceling, concurrency, queue, sql
 from jobs.concurrency import Limit, limit_of
 from jobs.models import ConcurrencyPlace, QueuedJob
+from jobs.waiting import why_waiting
 
 Make = Callable[..., UUID]
 KEY = "test/script/f/ops/one"
@@ -439,3 +440,17 @@ def test_places_that_no_longer_count_are_pruned(make_limited: Make) -> None:
     concurrency.prune_places()
 
     assert set(ConcurrencyPlace.objects.values_list("key", flat=True)) == {"windowed", "running"}
+
+
+@pytest.mark.django_db
+def test_a_job_that_is_held_back_can_tell_why(make_limited: Make) -> None:
+    make_limited()
+    jobs = [make_limited(), make_limited()]
+    running, held_back = claim(limit=2)
+    take(running)
+    take(held_back)
+
+    answers = [why_waiting(job, workspace_id="test") for job in jobs]
+
+    assert [(answer.reason, answer.ahead) for answer in answers] == [("limited", 0), ("limited", 1)]
+    assert f"(key {KEY}); running with this key: 1 job." in answers[0].sentence

@@ -34,6 +34,16 @@ READY = Facts(
         ({"running": True, "worker": "w1"}, "running", "w1"),
         ({"suspend": 1}, "suspended", "approval"),
         (
+            {
+                "scheduled_for": NOW + timedelta(minutes=1),
+                "held_back_by": "acme/script/f/x",
+                "running_with_key": 2,
+                "ahead_with_key": 1,
+            },
+            "limited",
+            "(key acme/script/f/x); running with this key: 2 jobs; held back for longer: 1 job.",
+        ),
+        (
             {"scheduled_for": NOW + timedelta(hours=1), "workers_for_tag": 0},
             "scheduled",
             "2030-01-01 01:00:00 UTC",
