@@ -12,7 +12,7 @@ import orjson
 import psycopg
 from django.db import InterfaceError, OperationalError
 
-from jobs import scripts, sql, tags
+from jobs import cleanup, scripts, sql, tags
 from jobs.flows import deployed
 from jobs.flows.protocol import ApprovalEvent, ApprovalEvents, ChildEnded, Counts
 from jobs.flows.state import Ref
@@ -303,7 +303,7 @@ def _find_script(caller: Caller, path: str, hash: int | None) -> Runnable:
         timeout=script.timeout,
         priority=script.priority,
         cache_ttl=extra.get("cache_ttl"),
-        delete_after_secs=0 if extra.get("delete_after_use") else extra.get("delete_after_secs"),
+        delete_after_secs=cleanup.delay_of_extra(extra),
         concurrent_limit=extra.get("concurrent_limit"),
         concurrency_key=extra.get("concurrency_key"),
         concurrency_time_window_s=extra.get("concurrency_time_window_s"),
