@@ -202,7 +202,7 @@ class _Call:
                 value = simple.value
             elif simple is not None and (simple.root in _LOADED or simple.root in self.scope.extra):
                 try:
-                    value = simple.read(await self._root(simple))
+                    value = simple.read(await self._root(simple, task))
                 except simple_expressions.NotReadable as exc:
                     raise task.failure(str(exc), "TypeError") from None
             else:
@@ -219,17 +219,19 @@ class _Call:
 
     # --- without V8 ---
 
-    async def _root(self, path: Path) -> Any:
+    async def _root(self, path: Path, task: _Task) -> Any:
         if path.root in self.scope.extra:
             return self.scope.extra[path.root]
-        if path.root == "results":
-            return await self._load("results", path.step)
-        return await self._load(path.root, "")
+        return await self._load(path.root, path.step, task)
 
-    async def _load(self, kind: str, name: str) -> Any:
+    async def _load(self, kind: str, name: str, task: _Task) -> Any:
+        """What the scope says, asked once a call; `task` is the expression that needs it."""
         key = ("flow_input" if kind == "params" else kind, name)
         if key not in self.values:
-            self.values[key] = await _LOADERS[kind](self.scope, name)
+            try:
+                self.values[key] = await _LOADERS[kind](self.scope, name)
+            except DomainError as exc:  # an unknown variable, a missing right
+                raise task.failure(exc.message, type(exc).__name__) from exc
         return self.values[key]
 
     # --- with V8 ---
@@ -263,7 +265,9 @@ class _Call:
                         again[name] = program
                         for kind, wanted in asked:
                             if not values.has(kind, wanted):
-                                values.add(kind, wanted, _encoded(await self._load(kind, wanted)))
+                                values.add(
+                                    kind, wanted, _encoded(await self._load(kind, wanted, tasks[name]))
+                                )
             if not again:
                 return done
             programs = again
@@ -278,7 +282,9 @@ class _Call:
                 continue
             names.append(name)
             if name not in values.named:
-                value = self.scope.extra[name] if name in self.scope.extra else await self._load(name, "")
+                value = (
+                    self.scope.extra[name] if name in self.scope.extra else await self._load(name, "", task)
+                )
                 values.named[name] = _encoded(value)
         for name in ("results", *javascript.CALLS):
             if (reading.mentioned is None or name in reading.mentioned) and name not in names:
@@ -286,7 +292,7 @@ class _Call:
         if "results" in names and "results" not in values.named:
             for step_id in reading.results:
                 if not values.has("results", step_id):
-                    values.add("results", step_id, _encoded(await self._load("results", step_id)))
+                    values.add("results", step_id, _encoded(await self._load("results", step_id, task)))
         return replace(reading.program, names=tuple(names), truth=task.truth)
 
 

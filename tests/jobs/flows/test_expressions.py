@@ -12,6 +12,7 @@ from jobs.flows.expressions import ExpressionFailed
 from jobs.flows.javascript import Engine
 from jobs.flows.value import AiFilled, Javascript, Static
 from tests.jobs.flows.scopes import PlainScope
+from workspaces.errors import NotFound
 
 SCOPE = PlainScope(
     flow_input_value={
@@ -292,6 +293,18 @@ async def test_a_failing_input_is_named(engine: Engine) -> None:
 
     with pytest.raises(ExpressionFailed, match=r"^step b, input bad: nobody"):
         await expressions.evaluate_inputs(transforms, SCOPE, where="step b", engine=engine)
+
+
+async def test_what_the_scope_refuses_is_an_error_of_the_expression(engine: Engine) -> None:
+    class Refusing(PlainScope):
+        async def variable(self, path: str) -> Any:
+            raise NotFound(f"there is no variable {path}")
+
+    with pytest.raises(ExpressionFailed) as failure:
+        await expressions.evaluate("variable('u/a/b')", Refusing(), where="step b, input x", engine=engine)
+
+    assert failure.value.message == "step b, input x: variable('u/a/b'): there is no variable u/a/b"
+    assert failure.value.name == "NotFound"
 
 
 async def test_deep_values_are_an_error(engine: Engine) -> None:
