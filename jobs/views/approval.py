@@ -168,6 +168,7 @@ def _context(
     request: HttpRequest, found: Suspension, link: Link, caller: Caller | None, posted: Posted | None
 ) -> dict[str, Any]:
     used = approvals.used(link)
+    form = approvals.form_schema(found)
     refusal = suspensions.why_not(found, caller)
     is_open = used is None and found.standing in (Standing.WAITING, Standing.AHEAD)
     notice = _said(used) if used is not None else _notice(request, found, caller, refusal)
@@ -189,8 +190,9 @@ def _context(
         "required": _required(found),
         "received": sum(event.approved for event in found.events),
         "deadline": found.deadline,
-        "fields": posted.fields if posted is not None else fields_of(approvals.form_schema(found)),
+        "fields": posted.fields if posted is not None else fields_of(form),
         "comment": request.POST.get("comment", ""),
+        "asks_for_comment": "comment" in ((form or {}).get("properties") or {}),
         "hide_cancel": found.settings.hide_cancel if found.settings is not None else False,
         "approver": link.approver,
         "caller": caller,

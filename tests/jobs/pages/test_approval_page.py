@@ -317,6 +317,18 @@ def test_choices_and_defaults_may_come_from_the_step(acme: Workspace, anybody: C
     assert run.events == [(None, True, {"amount": 12, "note": "later"})]
 
 
+def test_a_form_that_has_a_comment_of_its_own_is_asked_for_one_only(acme: Workspace, anybody: Client) -> None:
+    form = {"schema": {"type": "object", "properties": {"comment": {"type": "string"}}}}
+    run = make_waiting("acme", suspend={"resume_form": form, "required_events": 2})
+
+    assert "Reason, when you deny" in text_of(anybody.get(url(run)))
+    anybody.post(url(run), posted(comment="mine") | {"comment": "not this"})
+
+    assert run.events == [(None, True, {"comment": "mine"})]
+    hidden = make_waiting("acme", suspend={"resume_form": form, "hide_cancel": True})
+    assert b'name="comment"' not in anybody.get(url(hidden)).content
+
+
 @pytest.mark.parametrize(
     "schema",
     [
