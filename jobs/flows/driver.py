@@ -144,7 +144,8 @@ class FlowDriver:
             return flow
         known = None if fresh else self._known.get(flow_id)
         if known is not None:
-            flow = replace(known, state=State.from_json(known.state.to_json()), results=dict(known.results))
+            state = State.from_json(known.state.to_json())
+            flow = replace(known, state=state, results=dict(known.results), is_remembered=True)
         else:
             flow = await self._load(flow_id)
         if flow is not None:
@@ -217,8 +218,15 @@ class _Run:
         while self._events:
             flow_id, event = self._events.popleft()
             flow = await self.driver._open(self.transaction, flow_id)
-            if flow is not None and not flow.has_ended:
-                await self._happen(flow, event)
+            if flow is None or flow.has_ended:
+                continue
+            await self._happen(flow, event)
+            if flow.is_remembered and not flow.is_changed:
+                # It did not know this child: too late, or it is we who are. Nothing was written, so nothing checks that.
+                del self.transaction.flows[flow_id]
+                flow = await self.driver._open(self.transaction, flow_id, fresh=True)
+                if flow is not None:
+                    await self._happen(flow, event)
 
     async def _happen(self, flow: OpenFlow, event: Event) -> None:
         effects = self.effects = []
@@ -355,6 +363,12 @@ class _Run:
                     effect.job_id, effect.status, ref=effect.result, instant_in=flow.job.workspace_id
                 )
             case Plan(module_id=module_id, job_ids=job_ids, values=values, first=first):
+                if first == 0:  # a retry, perhaps in the transaction of the attempt that failed at once
+                    transaction.iterations = [
+                        plan
+                        for plan in transaction.iterations
+                        if (plan["flow_id"], plan["step_id"]) != (flow_id, module_id)
+                    ]
                 transaction.iterations.append(
                     {
                         "flow_id": flow_id,

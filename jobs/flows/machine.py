@@ -786,7 +786,7 @@ class _Machine:
             yield from self._module_failed(so_far, job, is_canceled=is_canceled)
             return True
         is_last = children.length is not None and children.done >= children.length
-        if is_loop and is_success and stopped is None and module.stop_after_if is not None:
+        if is_loop and stopped is None and module.stop_after_if is not None:
             names = Names(
                 previous=self.state.previous,
                 refs={"result": {"job": job}, "all_iters": so_far},

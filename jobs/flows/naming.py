@@ -29,14 +29,21 @@ def error_of(value: Any) -> dict[str, Any]:
     if isinstance(value, dict) and isinstance(value.get("error"), dict):
         error: dict[str, Any] = value["error"]
         return error
-    if isinstance(value, list):
-        errors = [error_of(item) for item in value if isinstance(item, dict) and "error" in item]
-        if len(errors) == 1:
-            return errors[0]
-        if errors:
-            messages = "; ".join(str(error.get("message", "")) for error in errors[:10])
-            return {"name": "MultipleErrors", "message": messages, "errors": errors}
+    errors = _errors_in(value) if isinstance(value, list) else []
+    if len(errors) == 1:
+        return errors[0]
+    if errors:
+        messages = "; ".join(str(error.get("message", "")) for error in errors[:10])
+        return {"name": "MultipleErrors", "message": messages, "errors": errors}
     return {"name": "Error", "message": str(value)[:1000]}
+
+
+def _errors_in(value: Any) -> list[dict[str, Any]]:
+    """The errors in the results of a loop, whose items may be those of loops in it."""
+    if isinstance(value, list):
+        return [error for item in value for error in _errors_in(item)]
+    error = value.get("error") if isinstance(value, dict) else None
+    return [error] if isinstance(error, dict) else []
 
 
 class RunScope:

@@ -18,6 +18,7 @@ class OpenFlow:
     modules: tuple[FlowModule, ...]
     state: State
     is_new: bool = False  # created by this transaction
+    is_remembered: bool = False  # as it was when this worker last advanced it: others may have gone on since
     is_held: bool = False  # claimed by this worker: it must be let go
     is_changed: bool = False
     has_ended: bool = False

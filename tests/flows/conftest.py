@@ -1,7 +1,7 @@
 """Flows run for real: the site of the browser tests (server, worker, a database of its own), without a browser.
 
-    start_flow  start_flow(value, args): run it as ada, without waiting
-    run_flow    run_flow(value, args): run it on the worker, to its end
+start_flow  start_flow(value, args): run it as ada, without waiting
+run_flow    run_flow(value, args): run it on the worker, to its end
 """
 
 import json
