@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page
 
 from jobs import runs, scripts
+from jobs.flows import deployed
 from jobs.models import WorkerPing
 from jobs.payloads import Payload
 from tests.browser.site import Person
@@ -19,6 +20,15 @@ PAGES = {
     "home": "",
     "home filtered to nothing": "?q=nothing+has+this+name",
     "archive": "?archived=1",
+    "flows": "?kind=flow",
+    "flow": "flows/f/billing/onboard/",
+    "step of a flow": "flows/f/billing/onboard/?#step-c",
+    "form of a flow": "flows/f/billing/onboard/run/",
+    "versions of a flow": "flows/f/billing/onboard/versions/",
+    "move a flow": "move/flows/f/billing/onboard/",
+    "import a flow": "flows/import/",
+    "runs with steps": "runs/?steps=1",
+    "missing flow": "flows/f/billing/onbord/",
     "variables": "variables/",
     "variable form": "variables/?edit=f/billing/stripe_key",
     "new variable as a page": "variables/new/",
@@ -51,6 +61,34 @@ WAREHOUSE = {
     },
     "required": ["host", "password"],
 }
+
+ONBOARD = [
+    {
+        "id": "a",
+        "summary": "Charge",
+        "value": {"type": "script", "path": "f/billing/charge_card", "input_transforms": {}},
+        "retry": {"constant": {"attempts": 2, "seconds": 1}},
+    },
+    {
+        "id": "b",
+        "value": {
+            "type": "forloopflow",
+            "iterator": {"type": "javascript", "expr": "[1, 2]"},
+            "skip_failures": True,
+            "modules": [
+                {
+                    "id": "c",
+                    "value": {
+                        "type": "rawscript",
+                        "language": "python3",
+                        "content": "def main(name: str): return name",
+                        "input_transforms": {"name": {"type": "javascript", "expr": "flow_input.name"}},
+                    },
+                }
+            ],
+        },
+    },
+]
 
 
 @pytest.fixture
@@ -88,6 +126,19 @@ def filled(ada: Person, member: Callable[..., Person]) -> Person:
         labels=["billing"],
     )
     script = scripts.deploy_script(caller, draft)
+    for modules in (ONBOARD[:1], ONBOARD):
+        flow = deployed.FlowDraft(
+            path="f/billing/onboard",
+            value={"modules": modules},
+            schema={"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+            summary="Onboard a customer",
+            description="Charges **once**.",
+            labels=["billing"],
+        )
+        if deployed.flow_exists(caller, flow.path):
+            deployed.update_flow(caller, flow.path, flow, deployment_message="For each card")
+        else:
+            deployed.create_flow(caller, flow)
     scripts.deploy_script(
         caller, scripts.ScriptDraft(path="u/ada/rotate", content="echo hi", language="bash")
     )
