@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from jobs.flow_runs import FlowPreview, run_flow_preview
 from jobs.flows import approvals
 from jobs.flows.approvals import Link
-from tests.browser.site import Person
+from jobs.models import CompletedJob, Job, QueuedJob
+from jobs.runs import RunOptions
+from tests.browser.site import PASSWORD, Person, wait_until
 from tests.jobs.flows.suspended import Waiting, make_waiting
 
 SCHEMA = {
@@ -109,8 +112,6 @@ def test_an_approver_denies_without_filling_the_form(ada: Person, plain_page: Pa
 def test_signing_in_leads_back_to_the_approval(
     ada: Person, member: Callable[..., Person], page: Page
 ) -> None:
-    from tests.browser.site import PASSWORD
-
     bob = member("bob")
     run = start(ada, conditions=MEMBERS, suspend={"required_events": 1})
     page.goto(url(run))
@@ -123,6 +124,65 @@ def test_signing_in_leads_back_to_the_approval(
 
     expect(page.get_by_text("Your answer was recorded")).to_be_visible()
     assert run.events == [("bob", True, {})]
+
+
+ASK = """import json, os, urllib.request
+
+def call(path, body=None):
+    request = urllib.request.Request(
+        f"{os.environ['BASE_INTERNAL_URL']}/api/w/{os.environ['WM_WORKSPACE']}/jobs/{path}",
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Authorization": "Bearer " + os.environ["WM_TOKEN"]},
+    )
+    with urllib.request.urlopen(request) as answer:
+        return answer.read()
+
+def main():
+    call(f"flow/user_states/{os.environ['WM_ROOT_FLOW_JOB_ID']}/order", {"number": 4711})
+    links = json.loads(call(f"resume_urls/{os.environ['WM_JOB_ID']}/77?approver=zoe"))
+    return {**links, "description": "Pay **now**?", "default_args": {"amount": 12}}
+"""
+PAY = "def main(amount, order, approvers):\n    return [amount, order, approvers]\n"
+
+
+def test_a_step_sends_its_link_and_the_flow_goes_on_with_the_answer(
+    ada: Person, worker: str, plain_page: Page
+) -> None:
+    def code(content: str, **inputs: str) -> dict[str, Any]:
+        transforms = {name: {"type": "javascript", "expr": expr} for name, expr in inputs.items()}
+        return {
+            "type": "rawscript",
+            "language": "python3",
+            "content": content,
+            "input_transforms": transforms,
+        }
+
+    form = {"schema": {"type": "object", "properties": {"amount": {"type": "integer"}}}}
+    pay = code(PAY, amount="resume.amount", order="flow_user_state('order').number", approvers="approvers")
+    value = {
+        "modules": [
+            {"id": "ask", "value": code(ASK), "suspend": {"required_events": 1, "resume_form": form}},
+            {"id": "pay", "value": pay},
+        ]
+    }
+    job = run_flow_preview(ada.caller, FlowPreview(value=value), RunOptions())
+    wait_until(
+        lambda: QueuedJob.objects.filter(pk=job, suspend=1).exists() or CompletedJob.objects.filter(pk=job),
+        "the flow",
+    )
+    sent = CompletedJob.objects.get(
+        pk__in=Job.objects.filter(parent_job=job, flow_step_id="ask").values("pk")
+    )
+
+    plain_page.goto(sent.result["approvalPage"])
+    expect(plain_page.get_by_role("main")).to_contain_text("Pay now?")
+    expect(plain_page.get_by_label("amount")).to_have_value("12")
+    plain_page.get_by_label("amount").fill("15")
+    plain_page.get_by_role("button", name="Approve").click()
+    expect(plain_page.get_by_text("Your answer was recorded")).to_be_visible()
+
+    done = wait_until(lambda: CompletedJob.objects.filter(pk=job).first(), "the end of the flow")
+    assert (done.status, done.result) == ("success", [15, 4711, ["zoe"]])
 
 
 def states(ada: Person) -> dict[str, str]:
