@@ -141,7 +141,7 @@ _WILD = re.compile(
     | (?<![=!<>])=(?![=>]) | >>= | <<= | \+\+ | --        # assignments
     | \b(?:eval|this|globalThis|arguments|callee|caller|constructor|prototype|import|__\w+
         |function|class|async|await|yield|for|while|do|with|delete|try|debugger
-        |then|compile|define\w+|setPrototypeOf|captureStackTrace|prepareStackTrace|stackTraceLimit
+        |then|compile|fromAsync|define\w+|setPrototypeOf|captureStackTrace|prepareStackTrace|stackTraceLimit
         |Function|Symbol|RegExp|Promise|Proxy|Reflect|Intl|Temporal|Iterator|ShadowRealm|WeakRef|WeakMap|WeakSet
         |\w*Array(?<!\bArray)|ArrayBuffer|DataView|SuppressedError|\w*DisposableStack)\b""",
     re.VERBOSE,

@@ -58,6 +58,7 @@
   for (const name of "captureStackTrace prepareStackTrace".split(" ")) remove(Error, name);
   for (const name of "for keyFor".split(" ")) remove(Symbol, name);
   remove(RegExp.prototype, "compile");
+  remove(Array, "fromAsync"); // promises run code after the answer
 
   const removed = ownKeys(global).filter((name) => !KEPT.has(name));
   for (const name of removed) remove(global, name);

@@ -11,7 +11,7 @@
   const LINES_BEFORE = 3; // of a function made from text, before the first line of its author
 
   const hasOwn = (object, key) => getOwnPropertyDescriptor(object, key) !== undefined;
-  const MISSING = create(null); // thrown where a value is not here yet: Python brings it and evaluates anew
+  const MISSING = Object.freeze(create(null)); // thrown where a value is not here yet: Python brings it and evaluates anew
 
   let request; // { programs, values, results, calls }
   let texts; // JSON texts that `request` points at, by number

@@ -97,6 +97,10 @@ class Isolate:
             answer = self._context.call_function(self._main, header, *texts)
         if answer == "":  # something waits for promises; they are settled by now, or never will be
             answer = self._context.call_function(self._main)
+        else:
+            # V8 hands out an answer before it runs what promises have left to do. This waits for that: it belongs to
+            # the time of this call, not to that of the next one.
+            self._context.eval("0")
         if not isinstance(answer, str):
             raise JSEvalException("the answer is no text")
         return answer

@@ -1,6 +1,7 @@
-"""V8 for tests: one engine a module, with a time limit that a test can wait for."""
+"""V8 for tests: engines that the tests of a module share."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -16,9 +17,19 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="module")
-def hasty_engine() -> Iterator[Engine]:
-    """One helper, half a second for a call."""
-    engine = Engine(lanes=1, max_lanes=1, time_limit_s=0.5)
+def one_lane() -> Iterator[Engine]:
+    """One helper: what one call leaves behind, the next one would find."""
+    engine = Engine(lanes=1, max_lanes=1, time_limit_s=10)
     engine.warm_up()
     yield engine
     engine.close()
+
+
+@contextmanager
+def time_limit(engine: Engine, seconds: float) -> Iterator[None]:
+    """For calls that will not end by themselves."""
+    before, engine.time_limit_s = engine.time_limit_s, seconds
+    try:
+        yield
+    finally:
+        engine.time_limit_s = before
