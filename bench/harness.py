@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 
@@ -182,7 +183,7 @@ def forget_jobs() -> None:
     """Empty the job tables, beside a worker that may be looking at them: all locks at once or none, then again."""
     from django.db import OperationalError, transaction
 
-    tables = "job, queue, completed_job, job_logs"
+    tables = "job, queue, completed_job, job_logs, flow_status, flow_step, flow_iteration, flow_result, flow_user_state"
 
     def emptied() -> bool:
         try:
@@ -194,6 +195,30 @@ def forget_jobs() -> None:
         return True
 
     wait_until(emptied, "the tables to be free")
+
+
+class ResultWaiter:
+    """Listens like a server process does and looks into the database at each hint."""
+
+    def __init__(self) -> None:
+        self._listen = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True)
+        self._listen.execute("LISTEN wm_job")
+        self._look = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True)
+
+    def wait(self, job_id: UUID, *, within_s: float = 10) -> None:
+        """Return when the job has ended; ends the benchmark when that takes longer."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            if self._look.execute("SELECT 1 FROM completed_job WHERE id = %s", [job_id]).fetchone():
+                return
+            for _ in self._listen.notifies(timeout=0.5, stop_after=1):
+                pass
+        sys.exit(f"job {job_id} did not finish in {within_s:.0f} s")
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._listen.close()
+        self._look.close()
 
 
 def percentile(values: Sequence[float], share: float) -> float:

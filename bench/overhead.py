@@ -5,9 +5,6 @@ import os
 import subprocess
 import sys
 import time
-from uuid import UUID
-
-import psycopg
 
 from bench import harness
 
@@ -104,7 +101,7 @@ def _round_trips(language: str, count: int) -> tuple[float, float]:
         raw_code=harness.NOOP[language],
         language=language,
     )
-    waiter = _ResultWaiter()
+    waiter = harness.ResultWaiter()
     spent = []
     for _ in range(count):
         begin = time.perf_counter()
@@ -113,28 +110,6 @@ def _round_trips(language: str, count: int) -> tuple[float, float]:
     waiter.close()
     harness.forget_jobs()
     return harness.percentile(spent, 0.5), harness.percentile(spent, 0.95)
-
-
-class _ResultWaiter:
-    """Listens like a server process does and looks into the database at each hint."""
-
-    def __init__(self) -> None:
-        self._listen = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True)
-        self._listen.execute("LISTEN wm_job")
-        self._look = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True)
-
-    def wait(self, job_id: UUID) -> None:
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            if self._look.execute("SELECT 1 FROM completed_job WHERE id = %s", [job_id]).fetchone():
-                return
-            for _ in self._listen.notifies(timeout=0.5, stop_after=1):
-                pass
-        sys.exit(f"job {job_id} did not finish in 10 s")
-
-    def close(self) -> None:
-        self._listen.close()
-        self._look.close()
 
 
 def _wake(tag: str) -> None:
