@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,8 @@ from jobs.flows.value import parse_flow_value
 from jobs.models import CachedResult, CompletedJob, Flow, FlowVersion, Job, JobCleanup, QueuedJob
 from tests.workers.conftest import RunningWorker, ScriptedRunner
 from workers.pg_queue import PgJobQueue
+from workers.runtimes import Limits
+from workers.sandbox_runner import SandboxRunner
 from workspaces import secrets
 from workspaces.models import Account, Member, Variable, Workspace
 
@@ -383,6 +386,25 @@ def test_the_steps_of_a_same_worker_flow_share_a_folder_until_its_end(
 
     assert [request.share for request in runner.requests] == [str(flow)] * 5 + [None]
     wait_until(lambda: runner.dropped == [str(flow)])
+
+
+def test_what_a_step_leaves_in_the_shared_folder_the_next_one_finds(
+    start: Start, make_flow: Make, ended: Any, tmp_path: Path
+) -> None:
+    start(
+        runner=SandboxRunner(
+            folder=tmp_path / "jobs", hidden_paths=[], policy="warn", limits=Limits(), warm=2
+        )
+    )
+    write = "def main():\n    open('shared/x', 'w').write('from a')\n    open('shared/x').close()"
+    read = {"language": "bash", "content": "cat shared/x"}
+    modules = [step("a", write), step("b", "", value=read)]
+
+    together = make_flow(*modules, options={"same_worker": True})
+    alone = make_flow(*modules)
+
+    assert ended(together).result == "from a"
+    assert ended(alone).status == "failure"
 
 
 def test_the_folder_of_a_flow_that_ended_elsewhere_is_dropped_too(
