@@ -272,7 +272,12 @@ async def test_earlier_messages_come_before_the_new_one() -> None:
 
 @pytest.mark.parametrize(("is_closed", "is_strict"), [(True, True), (False, False)])
 async def test_output_with_a_schema_is_parsed(is_closed: bool, is_strict: bool) -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "order": ["n"]}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "required": ["n"],
+        "order": ["n"],
+    }
     if is_closed:
         schema["additionalProperties"] = False
     async with chat_server(says('{"n": 3}')) as server:
