@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jobs.flows import expressions, simple_expressions
 from jobs.flows.expressions import ExpressionFailed
 from jobs.flows.javascript import Engine
-from jobs.flows.value import AiFilled, Javascript, Static
+from jobs.flows.value import AiFilled, Javascript, Static, Transform
 from tests.jobs.flows.scopes import PlainScope
 from workspaces.errors import NotFound
 
@@ -140,7 +140,7 @@ async def test_predicates_go_by_what_javascript_takes_for_true(
 
 
 async def test_the_inputs_of_a_step_keep_their_order_and_static_ones_are_untouched(engine: Engine) -> None:
-    transforms = {
+    transforms: dict[str, Transform] = {
         "z": Javascript("flow_input.n + 1"),
         "a": Static("$var:u/ada/token"),
         "m": AiFilled(),
