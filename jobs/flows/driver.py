@@ -300,9 +300,7 @@ class _Run:
         counts = await self.store.count(flow.job.id, module_id, started)
         # What ends in this very transaction is not in the database yet.
         for job_id, (status, _, _) in self.transaction.outcomes.items():
-            n = self.transaction.iteration_numbers.get(job_id)
-            if n is None:
-                n = await self.store.iteration_of(flow.job.id, module_id, job_id)
+            n = await self._number(flow.job.id, module_id, job_id)
             if n is not None:
                 failed = counts.failed if status in ("success", "skipped") else (*counts.failed, n)
                 counts = replace(counts, done=counts.done + 1, failed=failed)
@@ -314,12 +312,15 @@ class _Run:
         if n is not None:
             return (await self.iteration(flow, module_id, n, effects))[0], n
         assert job_id is not None
-        found = self.transaction.iteration_numbers.get(job_id)
-        if found is None:
-            found = await self.store.iteration_of(flow.job.id, module_id, job_id)
+        found = await self._number(flow.job.id, module_id, job_id)
         if found is None:
             raise LookupError(f"job {job_id} is no iteration of {module_id}")
         return job_id, found
+
+    async def _number(self, flow_id: UUID, module_id: str, job_id: UUID) -> int | None:
+        """Which iteration of a module a job is."""
+        planned = self.transaction.iteration_numbers.get((flow_id, module_id, job_id))
+        return planned if planned is not None else await self.store.iteration_of(flow_id, module_id, job_id)
 
     async def iteration(
         self, flow: OpenFlow, module_id: str, n: int, effects: list[Effect]
@@ -378,7 +379,11 @@ class _Run:
                         "values": values,
                     }
                 )
-                transaction.iteration_numbers |= {id: first + i for i, id in enumerate(job_ids)}
+                if flow.planned[0] == module_id:  # tried again: the jobs are others
+                    flow.planned = ("", {})
+                transaction.iteration_numbers |= {
+                    (flow.job.id, module_id, id): first + i for i, id in enumerate(job_ids)
+                }
             case FinishModule(module_id=module_id, status=status, result=result):
                 transaction.steps.append(
                     {"flow_id": flow_id, "step_id": module_id, "status": status, "result": result}
@@ -476,9 +481,7 @@ class _Run:
         values = await self.store.value(ref)
         values += [None] * (count - len(values))
         for job_id in transaction.outcomes:  # not in the database yet
-            n = transaction.iteration_numbers.get(job_id)
-            if n is None:
-                n = await self.store.iteration_of(UUID(flow_id), module_id, job_id)
+            n = await self._number(UUID(flow_id), module_id, job_id)
             if n is not None and n < count:
                 values[n] = await self.load({"job": str(job_id)})
         return values

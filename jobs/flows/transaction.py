@@ -48,7 +48,8 @@ class Transaction:
     texts: list[str] = field(default_factory=list)
     # What has ended in this transaction, for questions about it: id -> (status, result text or where it is)
     outcomes: dict[UUID, tuple[str, str | None, Ref | None]] = field(default_factory=dict)
-    iteration_numbers: dict[UUID, int] = field(default_factory=dict)
+    # Iterations that this transaction plans: (flow, module, job) -> number
+    iteration_numbers: dict[tuple[UUID, str, UUID], int] = field(default_factory=dict)
 
     def end_job(
         self,
