@@ -11,7 +11,7 @@ from django.conf import settings
 from jobs import cache
 from jobs.cache import CachedFlow, Hit
 from jobs.flows.driver import Advanced
-from jobs.models import JobStatus
+from jobs.models import FLOW_KINDS, JobStatus
 from jobs.queue import Claim
 from workers.job_queue import Lease, QueueAway
 from workers.logs import JobLog
@@ -114,7 +114,7 @@ class JobOptions:
 
     def share_of(self, claim: Claim) -> str | None:
         """The name of the folder that this job has in common with the other steps of its flow (same_worker)."""
-        if not claim.same_worker or claim.flow_step_id is None or claim.root_job is None:
+        if not is_bound(claim) or claim.root_job is None:
             return None
         self._shares.add(claim.root_job)
         return str(claim.root_job)
@@ -156,6 +156,14 @@ class JobOptions:
             self._runner.drop_share(str(root_id))
 
 
+def is_bound(claim: Claim) -> bool:
+    """Whether this job must run here and nowhere else: a step that shares a folder with the others of its flow."""
+    return claim.same_worker and claim.flow_step_id is not None and claim.kind not in FLOW_KINDS
+
+
 def _is_limited(claim: Claim) -> bool:
-    is_limited = claim.concurrency_key is not None and (claim.concurrent_limit or 0) > 0
+    # A bound step cannot go back into the queue: its flow's own limit counts, not the step's.
+    is_limited = (
+        claim.concurrency_key is not None and (claim.concurrent_limit or 0) > 0 and not is_bound(claim)
+    )
     return is_limited and not settings.DISABLE_CONCURRENCY_LIMIT

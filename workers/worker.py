@@ -29,7 +29,7 @@ from workers.held_job import HeldJob, Stop
 from workers.job_queue import CancelRequest, JobQueue, Lease, QueueAway, WorkerReport
 from workers.logs import JobLog, LogWriter, SilentLog
 from workers.occupancy import Occupancy
-from workers.options import JobOptions
+from workers.options import JobOptions, is_bound
 from workers.runner import Runner, RunnerLost, RunRequest
 from workers.threads import in_thread
 from workspaces import job_tokens
@@ -556,9 +556,15 @@ class Worker:
     async def _record(self, held: HeldJob, outcome: results.Recorded | None) -> Claim | None:
         """Record what came of a job; answers the job that the slot goes on with, when it was a step of a flow."""
         if held.stop is Stop.RELEASED:
-            await self._release(held)
-            return None
-        if held.stop is None or held.stop is Stop.CANCELED:
+            if not is_bound(held.claim):
+                await self._release(held)
+                return None
+            outcome = results.failed_with(
+                "SharedFolderLost",
+                f"This step cannot start again elsewhere: worker {self.options.name} stopped while it ran, and what the "
+                "steps of this flow share (same_worker) is on that worker.",
+            )
+        if held.stop not in (Stop.LOST, Stop.HELD_BACK):
             await held.log.finish()
         if held.stop in (Stop.LOST, Stop.HELD_BACK):
             return None

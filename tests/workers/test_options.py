@@ -407,6 +407,32 @@ def test_what_a_step_leaves_in_the_shared_folder_the_next_one_finds(
     assert ended(alone).status == "failure"
 
 
+def test_a_step_with_a_shared_folder_does_not_begin_again_elsewhere(
+    start: Start, make_flow: Make, ended: Any, wait_until: Any, runner: RememberingRunner
+) -> None:
+    worker = start()
+    flow = make_flow(step("a", "wait"), options={"same_worker": True})
+    wait_until(lambda: len(runner.requests) == 1)
+
+    worker.stop()
+
+    done = ended(flow)
+    assert done.status == "failure"
+    assert (done.result["error"]["name"], done.result["error"]["step_id"]) == ("SharedFolderLost", "a")
+
+
+def test_the_limit_of_a_step_that_is_bound_to_its_worker_does_not_count(
+    start: Start, make_flow: Make, wait_until: Any, runner: RememberingRunner
+) -> None:
+    start()
+    limited = {"concurrent_limit": 1, "custom_concurrency_key": "gate"}
+    for _ in range(2):
+        make_flow(step("a", "wait", value=limited), options={"same_worker": True})
+
+    wait_until(lambda: len(runner.requests) == 2)
+    runner.let_go()
+
+
 def test_the_folder_of_a_flow_that_ended_elsewhere_is_dropped_too(
     start: Start, make_flow: Make, wait_until: Any, runner: RememberingRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
