@@ -17,8 +17,7 @@ from rest_framework.views import APIView
 
 from jobs import listings
 from jobs.api.job import ByIdView, json_bytes, parse_job_id
-from jobs.errors import JobNotFound
-from jobs.flows import approvals, suspensions, user_states
+from jobs.flows import approvals, public, suspensions, user_states
 from jobs.flows.approvals import Link
 from jobs.payloads import decode_payload
 from jobs.shapes import job_json, with_raw
@@ -143,6 +142,10 @@ class Resume(SignedView):
     def post(self, request: Request, workspace: str, id: str, resume_id: str, signature: str) -> HttpResponse:
         return self._answer(request, request.data)
 
+    def head(self, request: Request, workspace: str, id: str, resume_id: str, signature: str) -> HttpResponse:
+        """Whoever only looks whether the link works has not answered."""
+        return text("")
+
     def _answer(self, request: Request, value: Any) -> HttpResponse:
         try:
             approvals.answer_link(self.link, caller=self.caller, approved=self.approved, value=value)
@@ -182,13 +185,11 @@ class SuspendedFlow(SignedView):
     @extend_schema(operation_id="getSuspendedJobFlow", parameters=[_APPROVER], responses={200: dict})
     def get(self, request: Request, workspace: str, id: str, resume_id: str, signature: str) -> HttpResponse:
         found = suspensions.find_suspension(workspace_id=workspace, job_id=self.link.job_id)
-        row = listings.read_job(
-            workspace_id=workspace, job_id=found.flow.id, with_args=True, with_result=True
-        )
-        if row is None:  # deleted at this moment
-            raise JobNotFound(f"job {found.flow.id} does not exist in workspace {workspace}")
-        job = job_json(row, with_code=False).decode()
-        return json_bytes(with_raw({"approvers": approvals.approvers(found)}, {"job": job}))
+        row = approvals.flow_job(found, caller=self.caller)
+        status = public.flow_status(row.id) or {}
+        status.pop("user_states", None)  # the flow's own business
+        job = job_json(row, with_code=False, flow={"flow_status": status})
+        return json_bytes(with_raw({"approvers": approvals.approvers(found)}, {"job": job.decode()}))
 
 
 class ResumeAsOwner(WorkspaceView):

@@ -11,7 +11,7 @@ What the rows mean to a flow (how many are needed, what a denial does) is the ma
 import hashlib
 import hmac
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -20,6 +20,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from jobs import listings, wakeups
+from jobs.errors import JobNotFound
 from jobs.flows import suspensions
 from jobs.flows.suspensions import Standing, Suspension
 from jobs.flows.waking import wake
@@ -27,7 +28,7 @@ from jobs.models import FLOW_KINDS, Job, ResumeEvent
 from jobs.shapes import JobRow
 from workspaces import audit, secrets
 from workspaces.access import Caller
-from workspaces.errors import BadRequest, Conflict, DomainError, PermissionDenied
+from workspaces.errors import BadRequest, Conflict, DomainError, NotSignedIn, PermissionDenied
 from workspaces.jsontext import check_storable
 from workspaces.models import ActionKind, AuditEntry, Workspace
 from workspaces.references import has_references, interpolate
@@ -35,6 +36,7 @@ from workspaces.references import has_references, interpolate
 MAX_RESUME_ID = 2**32 - 1
 MAX_APPROVER = 255  # characters
 MAX_PAYLOAD = 5_000_000  # characters of JSON
+HIDDEN = "••••••"  # stands for passwords among the inputs
 UNKNOWN = "unknown"  # stands for an approver without a name, as in flow_status
 
 
@@ -371,6 +373,26 @@ def approvers(found: Suspension) -> list[dict[str, Any]]:
     ]
 
 
+def flow_job(found: Suspension, *, caller: Caller | None) -> JobRow:
+    """The flow job as a link shows it: without its result, and without passwords among its arguments.
+
+    Raises NotSignedIn and PermissionDenied when the approval asks who gives it, JobNotFound.
+    """
+    if not suspensions.may_look(found, caller):
+        raise suspensions.why_not(found, caller) or NotSignedIn(
+            "sign in first: this approval asks who gives it"
+        )
+    row = listings.read_job(workspace_id=found.flow.workspace_id, job_id=found.flow.id, with_args=True)
+    if row is None:
+        raise JobNotFound(f"job {found.flow.id} was deleted")
+    if row.args is None or not found.secret_inputs:
+        return row
+    args = json.loads(row.args) or {}
+    return replace(
+        row, args=json.dumps({**args, **{name: HIDDEN for name in found.secret_inputs & args.keys()}})
+    )
+
+
 def approval_info(found: Suspension, *, caller: Caller | None, by_link: bool) -> dict[str, Any]:
     """What an approval asks for, as `approval_info` answers it. The approver has a link, or is let in otherwise."""
     step = found.step
@@ -380,10 +402,12 @@ def approval_info(found: Suspension, *, caller: Caller | None, by_link: bool) ->
     else:
         problem = suspensions.why_not_without_link(found, caller)
     is_open = found.standing in (Standing.WAITING, Standing.AHEAD)
+    # A link alone shows nothing of an approval that asks who gives it.
+    may_look = not by_link or suspensions.may_look(found, caller)
     info: dict[str, Any] = {
         "flow_id": str(found.flow.id),
-        "form_schema": form_schema(found),
-        "description": found.step_result.get("description"),
+        "form_schema": form_schema(found) if may_look else None,
+        "description": found.step_result.get("description") if may_look else None,
         "approval_conditions": found.conditions.to_json() if found.conditions.ask_who else None,
         "can_approve": is_open and problem is None,
         "user_auth_required": found.conditions.user_auth_required,

@@ -158,6 +158,20 @@ class Suspension:
         found = zip(("description", "default_args", "enums"), row, strict=True)
         return {name: value for name, value in found if value is not None}
 
+    @cached_property
+    def secret_inputs(self) -> frozenset[str]:
+        """Names of the flow's inputs that its schema calls passwords: approvers are not shown them."""
+        versions = FlowVersion.objects.filter(pk=self.root.runnable_id or 0)
+        schema = versions.values_list("schema", flat=True).first()
+        properties = schema.get("properties") if isinstance(schema, dict) else None
+        if not isinstance(properties, dict):
+            return frozenset()
+        return frozenset(
+            name
+            for name, field in properties.items()
+            if isinstance(field, dict) and field.get("password") is True
+        )
+
     def is_runner(self, caller: Caller) -> bool:
         """Did this caller start the run, or is it a part of the run itself?"""
         if caller.username == self.top.created_by:
@@ -295,6 +309,16 @@ def why_not(suspension: Suspension, caller: Caller | None) -> DomainError | None
     if groups and caller.groups.isdisjoint(groups):
         return PermissionDenied(f"this approval is for members of {' or '.join(groups)}; ask one of them")
     return None
+
+
+def may_look(suspension: Suspension, caller: Caller | None) -> bool:
+    """Whether a link shows this caller (None: nobody we know) what the flow was started with.
+
+    Not when the approval asks who gives it and they may not; before and after that it is shown to members.
+    """
+    if suspension.standing is Standing.WAITING:
+        return not isinstance(why_not(suspension, caller), NotSignedIn | PermissionDenied)
+    return caller is not None or not _will_ask_who(suspension)
 
 
 def _will_ask_who(suspension: Suspension) -> bool:

@@ -172,8 +172,7 @@ def _context(
     refusal = suspensions.why_not(found, caller)
     is_open = used is None and found.standing in (Standing.WAITING, Standing.AHEAD)
     notice = _said(used) if used is not None else _notice(request, found, caller, refusal)
-    # Who may not answer because of who they are, or because we do not know it, learns no more than that it waits.
-    may_look = not isinstance(refusal, NotSignedIn | PermissionDenied)
+    may_look = suspensions.may_look(found, caller)
     return {
         "flow_summary": found.flow_summary or "A flow",
         "flow_path": found.root.runnable_path or "",
@@ -308,28 +307,21 @@ def _inputs(found: Suspension) -> list[Shown]:
         )
         row = cursor.fetchone()
     args = json.loads(row[0]) if row and row[0] else {}
-    schema = (
-        FlowVersion.objects.filter(pk=found.root.runnable_id or 0).values_list("schema", flat=True).first()
-    )
-    properties = schema.get("properties") if isinstance(schema, dict) else None
+    versions = FlowVersion.objects.filter(pk=found.root.runnable_id or 0)
+    schema = versions.values_list("schema", flat=True).first()
     order = schema.get("order") if isinstance(schema, dict) else None
     names = (
         [name for name in order if isinstance(name, str) and name in args] if isinstance(order, list) else []
     )
     return [
-        Shown(name, _value(args[name], _is_secret(properties, name)))
+        Shown(name, _value(args[name], name in found.secret_inputs))
         for name in dict.fromkeys([*names, *args])
     ]
 
 
-def _is_secret(properties: Any, name: str) -> bool:
-    field = properties.get(name) if isinstance(properties, dict) else None
-    return isinstance(field, dict) and field.get("password") is True
-
-
 def _value(value: Any, is_secret: bool) -> str:
     if is_secret:
-        return "••••••"
+        return approvals.HIDDEN
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
 

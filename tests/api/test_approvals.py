@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from jobs.models import CompletedJob, FlowUserState, Job, QueuedJob
+from jobs.models import CompletedJob, FlowUserState, FlowVersion, Job, QueuedJob
 from tests.api.conftest import World
 from tests.jobs.flows.suspended import Waiting, make_waiting
 from tests.tenancy import token_for
@@ -65,6 +65,16 @@ def test_a_link_works_by_get_with_a_payload_in_the_query(world: World, run: Wait
 
     assert answer.status_code == 201
     assert run.events == [(None, name == "resume", {"amount": 3})]
+
+
+@pytest.mark.parametrize("name", ["resume", "cancel"])
+def test_to_look_whether_a_link_works_is_not_to_answer(world: World, run: Waiting, name: str) -> None:
+    link = urls(world, run)[name]
+
+    assert world.call(None, "HEAD", link).status_code == 200
+    assert world.call(None, "HEAD", link.replace("/1/", "/2/")).status_code == 403
+    assert world.call(None, "OPTIONS", link).status_code == 204
+    assert run.events == []
 
 
 def test_without_a_payload_it_is_an_empty_object(world: World, run: Waiting) -> None:
@@ -139,6 +149,30 @@ def test_a_link_shows_the_flow_and_who_approved(world: World, run: Waiting) -> N
 
     assert answer["approvers"] == [{"resume_id": 1, "approver": "zoe"}]
     assert answer["job"]["id"] == str(run.id) and answer["job"]["args"] == {"customer": 7}
+    assert answer["job"]["flow_status"]["modules"][1]["type"] == "WaitingForEvents"
+
+
+def test_a_link_shows_no_passwords_no_result_and_nothing_to_the_wrong_people(world: World) -> None:
+    run = make_waiting(
+        "acme",
+        args={"customer": 7, "pin": "1234"},
+        conditions=MEMBERS,
+        suspend={"user_auth_required": True},
+    )
+    version = Job.objects.get(pk=run.id).runnable_id
+    schema = {"type": "object", "properties": {"pin": {"type": "string", "password": True}}}
+    FlowVersion.objects.filter(pk=version or 0).update(schema=schema)
+    world.post("alice", state(run), "private")
+    flow = urls(world, run)["resume"].replace("/resume/", "/get_flow/")
+
+    assert world.get(None, flow).status_code == 401
+    assert world.get("oscar", flow).json()["job"]["args"] == {"customer": 7, "pin": "••••••"}
+    run.end(result={"secret": "of the flow"})
+    assert world.get(None, flow).status_code == 401
+    after = world.get("oscar", flow)
+    assert (
+        after.status_code == 200 and b"of the flow" not in after.content and b"private" not in after.content
+    )
 
 
 def test_a_flow_level_link_is_for_the_flow(world: World, run: Waiting) -> None:
@@ -246,7 +280,9 @@ def test_approval_info_tells_what_is_asked_and_whether_one_may_answer(world: Wor
         "flow_summary": "Refund a customer",
         "approvers": [],
     }
-    assert signed_out == info | {"can_approve": False}
+    assert signed_out == {
+        name: value for name, value in info.items() if name not in ("form_schema", "description")
+    } | {"can_approve": False}
     assert world.get(None, f"w/acme/jobs_u/flow/approval_info/{run.id}").status_code == 401
     assert world.get("olga", f"w/acme/jobs_u/flow/approval_info/{run.id}").status_code == 404
 

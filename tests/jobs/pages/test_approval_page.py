@@ -424,6 +424,20 @@ def test_an_approval_for_members_leads_to_the_sign_in_page_and_shows_nothing_bef
     assert run.events == []
 
 
+def test_before_and_after_it_waits_an_approval_for_members_shows_strangers_nothing_either(
+    acme: Workspace, anybody: Client, browser_of: Callable[[str], Client]
+) -> None:
+    suspend = {"user_auth_required": True}
+    early = make_waiting("acme", suspend=suspend, reached=False, args={"who": "lovelace"})
+    over = make_waiting("acme", suspend=suspend, conditions=MEMBERS, args={"who": "lovelace"})
+    over.end()
+
+    for run in (early, over):
+        assert "lovelace" not in text_of(anybody.get(url(run)))
+        assert "lovelace" in text_of(browser_of("oscar").get(url(run)))
+    assert "Not yet" in text_of(anybody.get(url(early)))
+
+
 def test_somebody_from_elsewhere_is_told_who_they_are(acme: Workspace) -> None:
     make_account("eve@example.com")
     client = Client()
