@@ -169,9 +169,11 @@ def _with_use(rows: QuerySet[M], kind: JobKind, *, deployed_at: str) -> QuerySet
         workspace_id=OuterRef("workspace_id"), runnable_path=OuterRef("path"), kind=kind
     ).order_by("-created_at")
     # GREATEST passes over NULL, so what never ran counts from its deployment.
-    return rows.annotate(
+    annotated: Any = rows.annotate(
         used_at=Greatest(deployed_at, Subquery(newest_run.values("created_at")[:1])), key=F("pk")
     )
+    found: QuerySet[M] = annotated
+    return found
 
 
 def _order(row: Listed) -> _Place:

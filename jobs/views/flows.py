@@ -13,7 +13,7 @@ from jobs import drafts, flow_runs, listings, run_list
 from jobs.flows import deployed
 from jobs.flows.importing import flow_from_text
 from jobs.flows.text import MAX_CHARS, to_yaml
-from jobs.flows.value import BadFlow, parse_flow_value
+from jobs.flows.value import BadFlow, ScriptRef, SubFlow, parse_flow_value
 from jobs.listings import JobFilters
 from jobs.markup import render_markdown
 from jobs.models import CompletedJob, Flow, FlowVersion, JobKind, QueuedJob
@@ -69,11 +69,8 @@ def _about(value: Any) -> dict[str, Any]:
         modules = [module for _, module in parse_flow_value(value).every_module()]
     except BadFlow:  # deployed before today's checks: shown as it is
         return {"step_count": None, "callees": []}
-    used = {
-        (module.value.type, module.value.path)
-        for module in modules
-        if module.value.type in ("script", "flow") and not module.value.path.startswith("hub/")
-    }
+    called = [module.value for module in modules if isinstance(module.value, ScriptRef | SubFlow)]
+    used = {(value.type, value.path) for value in called if not value.path.startswith("hub/")}
     return {"step_count": len(modules), "callees": sorted(used, key=lambda use: use[1])}
 
 
