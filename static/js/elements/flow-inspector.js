@@ -155,6 +155,7 @@ class FlowInspector extends LitElement {
   }
 
   #inputs(m) {
+    this.editor.infer(m.id); // what was typed last, should its editor be gone already
     const e = this.editor, schema = e.schemaOf(m), on = this.#on(m.id), given = m.value.input_transforms || {};
     if (!schema) return html`<div class="fi-body pad"><p class="help">${m.value.path ? "The inputs are not known yet." : "Choose what to run first."}</p></div>`;
     const all = names(schema), other = Object.keys(given).filter((k) => !all.includes(k));
@@ -166,6 +167,7 @@ class FlowInspector extends LitElement {
   }
 
   #test(m, code) {
+    this.editor.infer(m.id);
     const e = this.editor, schema = e.schemaOf(m) || { type: "object", properties: {} }, test = e.testOf(m.id);
     return html`<div class="fi-body pad stack">
       <div class="row"><button type="button" class="btn" @click=${() => this.#run("upto", m.id)}>${ico("play")}Test the flow up to here</button></div>

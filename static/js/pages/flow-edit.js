@@ -116,7 +116,7 @@ function travel(back) {
   if (selected && !model.find(value(), selected)) select(model.find(value(), aside) ? aside : null);
   else if (back && aside !== undefined && aside !== selected && model.find(value(), aside)) select(aside);
   else select(selected, { reveal: false });
-  if (yamlShown) fillYaml();
+  if (yamlShown) fillYaml().then(() => { yamlTyped = yaml.value; });
 }
 $("undo").addEventListener("click", () => travel(true));
 $("redo").addEventListener("click", () => travel(false));
@@ -407,12 +407,13 @@ yaml.addEventListener("wm-save", async () => { await readYaml(); save(); });
 async function showGraph(on) {
   if (on === !yamlShown) return;
   if (on) await readYaml();
+  else { await fillYaml(); yamlTyped = yaml.value; }
   yamlShown = !on;
   $("as-graph").setAttribute("aria-pressed", String(on));
   $("as-yaml").setAttribute("aria-pressed", String(!on));
   $("graph-pane").hidden = !on;
   $("yaml-pane").hidden = on;
-  if (!on) { await fillYaml(); yamlTyped = yaml.value; yaml.focus(); } else if (yamlProblem) toast("The YAML cannot be read; the graph shows what could be read last", { level: "error" });
+  if (!on) yaml.focus(); else if (yamlProblem) toast("The YAML cannot be read; the graph shows what could be read last", { level: "error" });
 }
 $("as-graph").addEventListener("click", () => showGraph(true));
 $("as-yaml").addEventListener("click", () => showGraph(false));
