@@ -4,6 +4,8 @@ import uuid
 
 import pytest
 
+from tests.jobs.flows.suspended import make_waiting
+
 wmill_client = pytest.importorskip("wmill.client")
 
 CSV = """import csv, io
@@ -98,3 +100,18 @@ def test_variables_resources_and_state(acme, client):
     assert client.get_variable("u/alice/greeting") == "hello"
     assert client.get_resource("u/alice/db") == {"host": "hello"}
     assert client.get_state(path="u/alice/state") == {"cursor": 7}
+
+
+def test_a_step_makes_approval_links_and_shares_states(acme, client, monkeypatch):
+    run = make_waiting(acme.workspace_id)
+    monkeypatch.setenv("WM_JOB_ID", str(run.step))
+    monkeypatch.setenv("WM_ROOT_FLOW_JOB_ID", str(run.id))
+
+    links = client.get_resume_urls(approver="zoe")
+    client.set_flow_user_state("cart", {"items": [1]})
+
+    assert client.get_flow_user_state("cart") == {"items": [1]}
+    assert client.get_flow_user_state("other") is None
+    assert set(links) == {"approvalPage", "resume", "cancel"}
+    assert f"/approve/{acme.workspace_id}/{run.step}/" in links["approvalPage"]
+    assert client.get_resume_urls() != links
