@@ -28,7 +28,8 @@ def page(request: HttpRequest, caller: Caller, job: JobRow, context: dict[str, A
     """The page of a flow job; for htmx its head, with what has become known since. `context`: as of any run."""
     context = context | _flow_context(caller, job)
     if pages.is_fragment(request):
-        part = "runs/_why.html" if request.GET.get("part") == "why" else "runs/_flow_update.html"
+        parts = {"why": "runs/_why.html", "waits": "runs/_flow_waits.html"}
+        part = parts.get(request.GET.get("part", ""), "runs/_flow_update.html")
         return render(request, part, context)
     return render(request, "runs/flow.html", context)
 

@@ -55,9 +55,14 @@ class JobSocket {
     const url = new URL(this.#path, location.href);
     url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
     url.searchParams.set("log_offset", this.#offset);
-    if (this.#watch) url.searchParams.set("watch", JSON.stringify(this.#watch));
+    const dialed = this.#watch && JSON.stringify(this.#watch);
+    if (dialed) url.searchParams.set("watch", dialed);
     const ws = (this.#ws = new WebSocket(url));
-    ws.onopen = () => { this.#say("open"); if (this.#paused) ws.send('{"watch": null}'); };
+    ws.onopen = () => {
+      this.#say("open");
+      if (this.#paused) ws.send('{"watch": null}');
+      else if (this.#watch && JSON.stringify(this.#watch) !== dialed) this.watch(this.#watch);
+    };
     ws.onmessage = (e) => { if (ws === this.#ws) this.#take(JSON.parse(e.data)); };
     ws.onclose = (e) => {
       if (ws !== this.#ws) return;

@@ -158,7 +158,7 @@ class FlowGraph extends LitElement {
           ${status === "running" && state.started_at ? html`<time class="fg-dur num" datetime=${state.started_at} data-elapsed></time>` : state.duration_ms != null ? html`<span class="fg-dur num">${duration(state.duration_ms)}</span>` : nothing}
           <span class="vh">${this.editable && status === "pending" ? "" : statusWord(status)}, step</span><span class="sid">${n.id}</span>
           ${error ? html`<span class="fg-error" title=${error}><span class="vh">Problem: ${error}</span></span>` : nothing}</button>
-        ${n.container ? html`<button type="button" class="fg-fold" tabindex=${home ? 0 : -1} aria-expanded=${!n.folded} aria-label="${n.folded ? "Unfold" : "Fold"} ${title(m)}${n.folded ? `, ${n.inside} steps inside` : ""}" ${css({ left: `${n.x + NODE.w - 30}px`, top: `${n.y + NODE.h - 11}px` })} @click=${() => this.#fold(n.id)}>${n.folded ? html`<span class="num">${n.inside}</span>` : nothing}${ico(n.folded ? "chevron-right" : "chevron-down")}</button>` : nothing}`;
+        ${n.container ? html`<button type="button" class="fg-fold" tabindex=${home ? 0 : -1} aria-expanded=${!n.folded} aria-label="${n.folded ? "Unfold" : "Fold"} ${title(m)}${n.folded ? `, ${n.inside} steps inside` : ""}" ${css({ left: `${n.x}px`, top: `${n.y + NODE.h / 2}px` })} @click=${() => this.#fold(n.id)}>${n.folded ? html`<span class="num">${n.inside}</span>` : nothing}${ico(n.folded ? "chevron-right" : "chevron-down")}</button>` : nothing}`;
     });
   }
   #strip(s) {

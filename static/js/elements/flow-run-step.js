@@ -104,7 +104,7 @@ class FlowRunStep extends LitElement {
     return html`<header class="step-head"><b class="sid">${m.id}</b><div><h2>${title(m)}</h2><p>${this.#kind(m)}</p></div>${this.#chip(s)}<button class="btn ghost icon sm step-close" type="button" aria-label="Close" @click=${() => this.#tell("wm-close")}>${ico("x")}</button></header>
       <dl class="facts step-facts">${this.#facts(s)}</dl>
       ${this.#notes(s)}
-      <div class="tabs line step-tabs" role="tablist" aria-label="Parts of the step">${tabs.map(([name, words]) => html`<button role="tab" type="button" id="s-${name}" aria-controls="sp" aria-selected=${name === this.tab} tabindex=${name === this.tab ? 0 : -1} @click=${() => { this.#wanted = name; this.tab = name; }}>${words}</button>`)}</div>
+      <div class="tabs line step-tabs" role="tablist" aria-label="Parts of the step">${tabs.map(([name, words]) => html`<button role="tab" type="button" id="s-${name}" aria-controls=${name === this.tab ? "sp" : nothing} aria-selected=${name === this.tab} tabindex=${name === this.tab ? 0 : -1} @click=${() => { this.#wanted = name; this.tab = name; }}>${words}</button>`)}</div>
       <div class="grow step-panel ${["logs", "code"].includes(this.tab) ? "" : "pad"}" role="tabpanel" id="sp" aria-labelledby="s-${this.tab}" tabindex="-1">${this.#panel(m, s)}</div>`;
   }
   #kind(m) {
@@ -125,7 +125,7 @@ class FlowRunStep extends LitElement {
       ${s.iterations?.total ? fact("Iterations", html`<span class="num">${s.iterations.done} of ${s.iterations.total}${s.iterations.failed ? `, ${s.iterations.failed} failed` : ""}</span>`) : nothing}
       ${s.approvers?.length ? fact("Approved by", s.approvers.map((a) => a.approver).join(", ")) : nothing}
       ${s.failed_jobs?.length ? html`<div class="attempts"><dt>Attempt</dt><dd class="seg" role="group" aria-label="Attempts">${[...s.failed_jobs, s.job].filter(Boolean).map((job, i, all) => html`<button type="button" aria-pressed=${job === this.job} title=${i < all.length - 1 || s.status === "failure" ? "Failed" : statusWord(s.status)} @click=${() => { this.attempt = i === all.length - 1 ? "" : job; }}>${i + 1}</button>`)}</dd></div>` : nothing}
-      ${this.job ? html`<div><dt class="vh">Run</dt><dd><a class="link" href=${this.#base()}>${this.module.value?.type === "flow" ? "Open the flow’s run" : "Its own run"}</a></dd></div>` : nothing}
+      ${this.job ? html`<div><dt class="vh">Run</dt><dd><a class="btn ghost sm" href=${this.#base()}>${ico("external-link")}${this.module.value?.type === "flow" ? "Open the flow’s run" : "Its own run"}</a></dd></div>` : nothing}
       ${this.may?.restart && s.status !== "pending" && !s.off ? html`<div><dt class="vh">Deeds</dt><dd><button class="btn sm" type="button" @click=${() => this.#tell("wm-restart", { id: this.module.id })}>${ico("rotate-ccw")}Restart from here</button></dd></div>` : nothing}`;
   }
   /** One iteration on and back, for steps inside of a loop. */

@@ -22,6 +22,7 @@ let states = {}, chosen = {}, selected = null, matters = null;
 let followed = !address.has("step"); // the selection goes with the flow until the reader chooses
 let touched = false; // the reader chose a tab of the dock
 for (const [name, value] of address) if (name.startsWith("n.") && /^\d+$/.test(value)) chosen[name.slice(2)] = +value - 1;
+if (Object.keys(chosen).length) watch(socket, chosen);
 
 // --- data ---
 async function load(definition) {
@@ -39,6 +40,8 @@ async function start() {
     return;
   }
   ({ states, matters } = data);
+  waiting = asked();
+  forms();
   modules = new Map([...everyModule(data.value)].map((m) => [m.module.id, m]));
   const wish = address.get("step");
   choose(modules.has(wish) ? wish : matters, { quiet: true });
@@ -50,6 +53,16 @@ async function start() {
   titleOfFailed();
   timeline();
 }
+/** The panel goes with the flow, but no faster than one can read. */
+const PACE = 1000; // ms between two steps
+let following = 0, moved = -PACE;
+function follow() {
+  following = 0;
+  const next = followed && now();
+  if (!next || next === selected) return;
+  moved = performance.now();
+  choose(next, { quiet: true });
+}
 /** A whole new picture, or changes of it. */
 function take(message) {
   const patch = Object.fromEntries(Object.entries(message.states).filter(([, s]) => s));
@@ -58,10 +71,7 @@ function take(message) {
   for (const id of gone) delete states[id];
   if (!graph.value) return;
   graph.states = outline.states = states;
-  if (followed) {
-    const next = now();
-    if (next && next !== selected) choose(next, { quiet: true });
-  }
+  if (followed) following ||= setTimeout(follow, performance.now() - moved > PACE ? 0 : PACE);
   Object.assign(panel, about(selected));
   note();
   timelineSoon();
@@ -79,7 +89,6 @@ function now() {
 const loopThatFailed = () => [...modules.keys()].find((id) => states[id]?.iterations?.failed && !whyNot(id) && !modules.get(id).around.length) ?? [...modules.keys()].find((id) => states[id]?.iterations?.failed && !whyNot(id));
 function note() {
   const box = byId("fail-note"), failed = Object.values(states).reduce((sum, s) => sum + (s.iterations?.failed ?? 0), 0);
-  if (byId("run-head").querySelector("wm-schema-form")) import("../elements/schema-form.js");
   if (!box) return;
   box.hidden = !failed;
   const retry = document.querySelector("[data-restart-failed]");
@@ -190,17 +199,22 @@ document.addEventListener("wm-status", (e) => {
 });
 document.addEventListener("wm-flow", (e) => {
   take(e.detail);
-  // Approvals are asked for in the head.
-  const now = JSON.stringify(Object.entries(states).filter(([, s]) => s.status === "suspended").map(([id, s]) => [id, s.flow, s.missing, s.until]));
-  if (now !== waiting) refresh();
+  const now = asked();
+  if (now !== waiting) { refresh(); refreshWaits(); }
   waiting = now;
 });
-document.addEventListener("wm-answered", () => refresh());
+/** Which approvals are asked for: a new one, or another approval of one, changes this text. */
+const asked = () => JSON.stringify(Object.entries(states).filter(([, s]) => s.status === "suspended").map(([id, s]) => [id, s.flow, s.missing, s.until]));
+const refreshWaits = () => window.htmx.ajax("GET", `${base}?part=waits`, { target: "#waits", swap: "outerHTML" }).finally(forms);
+/** The form of an approval; most flows have none. */
+function forms() { if (document.querySelector("#waits wm-schema-form")) import("../elements/schema-form.js"); }
+document.addEventListener("wm-answered", () => { refresh(); refreshWaits(); });
 document.addEventListener("wm-done", async (e) => {
   if (e.target !== live) return;
   live.removeAttribute("src");
   await asking;
   await refresh();
+  refreshWaits();
   timeline();
   byId("log-count").classList.remove("live");
   if (!touched && byId("run-head").dataset.status === "success") selectTab(byId("t-result"));

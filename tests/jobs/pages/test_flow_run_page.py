@@ -13,7 +13,7 @@ from django.utils import timezone
 from jobs.flows.state import Children, Progress
 from jobs.models import CompletedJob, Job, QueuedJob, Script, new_job_id
 from tests.browser.flows import EXAMPLE, branch_one, loop, script, wide_flow
-from tests.jobs.pages.flow_rows import FlowRows
+from tests.flow_rows import FlowRows
 from tests.jobs.pages.test_runs_page import HTMX, queries_of
 
 Browser = Callable[[str], Client]

@@ -6,28 +6,41 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from jobs import queue
+from jobs import queue, wakeups
 from jobs.flows.state import State, initial_state
 from jobs.flows.value import parse_flow_value
 from jobs.models import CompletedJob, FlowIteration, FlowStatus, FlowStep, Job, QueuedJob, new_job_id
 
 Json = dict[str, Any]
+TAG = "rows"  # no worker listens to it: the test is the worker
 
 
 class FlowRows:
-    """A run of `value` by alice in acme. `start` is when it began."""
+    """A run of `value`. `start` is when it began."""
 
-    def __init__(self, value: Json, *, args: Json | None = None, path: str = "f/shared/nightly") -> None:
+    def __init__(
+        self,
+        value: Json,
+        *,
+        args: Json | None = None,
+        path: str = "f/shared/nightly",
+        workspace_id: str = "acme",
+        username: str = "alice",
+    ) -> None:
         self.value = value
+        self.workspace_id = workspace_id
+        self.creator = {
+            "created_by": username,
+            "permissioned_as": f"u/{username}",
+            "permissioned_as_email": f"{username}@example.com",
+        }
         self.start: datetime = timezone.now() - timedelta(minutes=1)
         self.id = queue.push_job(
             queue.JobRequest(
-                workspace_id="acme",
+                workspace_id=self.workspace_id,
                 kind="flowpreview",
-                tag="flow",
-                created_by="alice",
-                permissioned_as="u/alice",
-                permissioned_as_email="alice@example.com",
+                tag=TAG,
+                **self.creator,
                 args=args or {},
                 raw_flow=value,
                 runnable_path=path,
@@ -43,7 +56,8 @@ class FlowRows:
     def state(self, flow_id: UUID | None = None, **fields: Any) -> None:
         """How far the flow (or a body of it) is: fields of jobs.flows.state.State."""
         FlowStatus.objects.update_or_create(
-            pk=flow_id or self.id, defaults={"workspace_id": "acme", "state": State(**fields).to_json()}
+            pk=flow_id or self.id,
+            defaults={"workspace_id": self.workspace_id, "state": State(**fields).to_json()},
         )
 
     def job(
@@ -61,12 +75,10 @@ class FlowRows:
         """A job of the flow `flow`: ended (a JobStatus), running or queued."""
         made = Job.objects.create(
             id=job_id or new_job_id(),
-            workspace_id="acme",
+            workspace_id=self.workspace_id,
             kind=kind,
-            tag="python3",
-            created_by="alice",
-            permissioned_as="u/alice",
-            permissioned_as_email="alice@example.com",
+            tag=TAG,
+            **self.creator,
             args={},
             runnable_path=f"f/shared/nightly/{step_id}",
             script_lang="python3",
@@ -78,18 +90,22 @@ class FlowRows:
             **fields,
         )
         if status in ("running", "queued"):
-            QueuedJob.objects.create(id=made.id, workspace_id="acme", tag="python3")
+            QueuedJob.objects.create(id=made.id, workspace_id=self.workspace_id, tag=TAG)
             if status == "running":
                 self.run(made.id)
         elif status != "none":
             self.end(made.id, status, result=result, duration_ms=duration_ms)
         return made.id
 
+    def tell(self) -> None:
+        """Who looks at the run is told that something changed, as a worker does."""
+        wakeups.jobs_changed([self.id])
+
     def end(self, job_id: UUID, status: str, *, result: Any = None, duration_ms: int = 10) -> None:
         QueuedJob.objects.filter(pk=job_id).delete()
         CompletedJob.objects.create(
             id=job_id,
-            workspace_id="acme",
+            workspace_id=self.workspace_id,
             status=status,
             started_at=self.start,
             completed_at=self.start + timedelta(milliseconds=duration_ms),
