@@ -5,8 +5,9 @@ The key of a result is the SHA-256 of everything that the job was given:
   - what runs: a deployed script by its hash, a deployed flow by its version, inline code and previews by their text;
   - the arguments as they are stored with the job. References ($res:, $var:) stay references: a secret is in no key, and
     a change of what they name is not noticed before the result expires.
-Whose job it is counts where the caller decides what is read: inline code, and arguments with references. A deployed
-script or flow that asks for a cache shares its results among all who may run it.
+Whose job it is counts too, except where the author of a deployed script or flow has asked for the cache: its results are
+good for all who may run it. Anywhere else (steps, previews, arguments with references) it is the caller who decides what
+is cached or read, and nobody shall find what somebody with other rights has read.
 """
 
 import hashlib
@@ -54,7 +55,7 @@ def key_of_script(claim: Claim, *, flow_env: Mapping[str, Any] | None = None) ->
         workspace_id=claim.workspace_id,
         args=claim.args,
         permissioned_as=claim.permissioned_as,
-        is_deployed=claim.kind == JobKind.SCRIPT,
+        is_shared=claim.kind == JobKind.SCRIPT and claim.flow_step_id is None,
     )
 
 
@@ -69,6 +70,7 @@ class CachedFlow:
     args: dict[str, Any] | None
     permissioned_as: str
     ttl_s: int | None
+    is_step: bool
     is_new: bool  # it has not begun
 
     @property
@@ -79,7 +81,7 @@ class CachedFlow:
             workspace_id=self.workspace_id,
             args=self.args,
             permissioned_as=self.permissioned_as,
-            is_deployed=self.kind == JobKind.FLOW,
+            is_shared=self.kind == JobKind.FLOW and not self.is_step,
         )
 
 
@@ -89,10 +91,10 @@ def _key(
     workspace_id: str,
     args: Mapping[str, Any] | None,
     permissioned_as: str,
-    is_deployed: bool,
+    is_shared: bool,
 ) -> str:
     given = {"args": dict(args or {}), "what": dict(what)}
-    by_caller = not is_deployed or has_references([given["args"], what.get("flow_env")])
+    by_caller = not is_shared or has_references([given["args"], what.get("flow_env")])
     whole = {"workspace": workspace_id, **given, "as": permissioned_as if by_caller else None}
     return hashlib.sha256(json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

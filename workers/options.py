@@ -20,6 +20,8 @@ from workers.runner import Runner
 
 logger = logging.getLogger(__name__)
 
+MAX_SHARES = 100  # flows with a shared folder on one worker, those that wait for something included
+
 
 class OptionStore(Protocol):
     """What it needs of the database. Only `in_queue` raises QueueAway."""
@@ -57,7 +59,9 @@ class JobOptions:
     def __init__(self, store: OptionStore, runner: Runner) -> None:
         self._store = store
         self._runner = runner
-        self._shares: set[UUID] = set()  # topmost flows whose jobs have a shared folder on this worker
+        # Topmost flows whose jobs have a shared folder on this worker, the one used last at the end.
+        self._shares: dict[UUID, None] = {}
+        self._missed: set[UUID] = set()  # those whose folder had to go before their end
         self._forgetful_roots: set[UUID] = set()  # topmost flows with jobs that are forgotten after use
 
     # --- places ---------------------------------------------------------------------------------------------------
@@ -116,7 +120,14 @@ class JobOptions:
         """The name of the folder that this job has in common with the other steps of its flow (same_worker)."""
         if not is_bound(claim) or claim.root_job is None:
             return None
-        self._shares.add(claim.root_job)
+        self._shares.pop(claim.root_job, None)
+        self._shares[claim.root_job] = None
+        if len(self._shares) > MAX_SHARES:
+            # Flows that wait for days have one too; each takes memory, and a user id of the few hundred there are.
+            oldest = next(iter(self._shares))
+            del self._shares[oldest]
+            self._runner.drop_share(str(oldest), is_missed=True)
+            self._missed.add(oldest)
         return str(claim.root_job)
 
     async def flows_advanced(self, advanced: Advanced) -> None:
@@ -140,7 +151,7 @@ class JobOptions:
 
     async def look_after_flows(self) -> None:
         """Let go of what flows left here that ended elsewhere. Called now and then."""
-        here = self._shares | self._forgetful_roots
+        here = {*self._shares, *self._missed, *self._forgetful_roots}
         if not here:
             return
         try:
@@ -151,9 +162,11 @@ class JobOptions:
         self._forgetful_roots -= ended  # the monitor forgets them
 
     def _drop_shares(self, root_ids: Collection[UUID]) -> None:
-        for root_id in self._shares.intersection(root_ids):
-            self._shares.discard(root_id)
-            self._runner.drop_share(str(root_id))
+        for root_id in root_ids:
+            if root_id in self._shares or root_id in self._missed:
+                self._shares.pop(root_id, None)
+                self._missed.discard(root_id)
+                self._runner.drop_share(str(root_id))
 
 
 def is_bound(claim: Claim) -> bool:

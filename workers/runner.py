@@ -54,8 +54,8 @@ class Runner(Protocol):
     async def close(self) -> None:
         """Stop whatever was started."""
 
-    def drop_share(self, name: str) -> None:
-        """Forget the folder of jobs with this `share`. None of them runs any more."""
+    def drop_share(self, name: str, *, is_missed: bool = False) -> None:
+        """Forget the folder of jobs with this `share`. `is_missed`: further ones shall fail instead of finding none."""
 
     async def run(self, request: RunRequest) -> RunOutcome:
         """Run one job. Cancelling this call kills all of the job's processes before it returns.

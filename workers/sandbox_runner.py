@@ -59,9 +59,9 @@ class SandboxRunner:
         await self._host.close()
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
-    def drop_share(self, name: str) -> None:
+    def drop_share(self, name: str, *, is_missed: bool = False) -> None:
         """See workers.runner.Runner.drop_share."""
-        self._host.drop_share(name)
+        self._host.drop_share(name, is_missed=is_missed)
 
     async def run(self, request: RunRequest) -> RunOutcome:
         """See workers.runner.Runner.run."""

@@ -33,8 +33,8 @@ class RememberingRunner(ScriptedRunner):
         super().__init__()
         self.dropped: list[str] = []
 
-    def drop_share(self, name: str) -> None:
-        self.dropped.append(name)
+    def drop_share(self, name: str, *, is_missed: bool = False) -> None:
+        self.dropped.append(f"{name} too early" if is_missed else name)
 
     @property
     def ran(self) -> list[str]:
@@ -169,6 +169,17 @@ def test_a_deployed_script_shares_its_results_except_where_the_caller_names_what
 
     ended(make_job(**script, args={"n": "$var:u/alice/key"}))
     assert ended(make_job(**script, args={"n": "$var:u/alice/key"}, **bob)).status == "failure"
+
+
+def test_what_a_step_has_cached_is_for_those_with_the_same_rights(
+    start: Start, make_flow: Make, ended: Any, runner: RememberingRunner
+) -> None:
+    start()
+    ended(make_flow(step("a", "return 1", cache_ttl=60)))
+
+    ended(make_flow(step("a", "return 1", cache_ttl=60), permissioned_as="u/bob"))
+
+    assert len(runner.ran) == 2
 
 
 def test_failures_are_not_cached(start: Start, make_job: Make, ended: Any, runner: RememberingRunner) -> None:
@@ -431,6 +442,23 @@ def test_the_limit_of_a_step_that_is_bound_to_its_worker_does_not_count(
 
     wait_until(lambda: len(runner.requests) == 2)
     runner.let_go()
+
+
+def test_only_so_many_flows_have_a_folder_at_once(
+    start: Start, make_flow: Make, ended: Any, wait_until: Any, runner: RememberingRunner, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("workers.options.MAX_SHARES", 1)
+    start()
+    waits = make_flow(step("a", "wait"), options={"same_worker": True})
+    wait_until(lambda: len(runner.requests) == 1)
+
+    other = make_flow(step("a", "return 1"), options={"same_worker": True})
+    ended(other)
+    runner.let_go()
+    ended(waits)
+
+    wait_until(lambda: len(runner.dropped) == 3)
+    assert runner.dropped == [f"{waits} too early", str(other), str(waits)]
 
 
 def test_the_folder_of_a_flow_that_ended_elsewhere_is_dropped_too(

@@ -33,6 +33,7 @@ _BOOTSTRAP = (
 _READ_BYTES = 65_536
 _RESTART_DELAYS_S = (0.05, 0.5, 2.0, 10.0)
 _START_TIMEOUT_S = 30.0
+_NO_SERVER = 0  # fork servers are counted from 1
 _TOP_UP_DELAY_S = 0.01  # short jobs are over by then
 
 
@@ -306,10 +307,15 @@ class JobHost:
             timings=timings,
         )
 
-    def drop_share(self, name: str) -> None:
-        """Forget the folder that programs with this `share` had in common. None of them may run any more."""
+    def drop_share(self, name: str, *, is_missed: bool = False) -> None:
+        """Empty and forget the folder that programs with this `share` have in common.
+
+        `is_missed`: programs with this `share` may come again; they raise SharedFolderLost until it is dropped without.
+        """
         if self._shares.pop(name, None) == self._server_number:
             self._tell({"op": "drop", "share": name})
+        if is_missed:
+            self._shares[name] = _NO_SERVER
 
     async def settle(self) -> None:
         """Wait until the sandboxes of all jobs that ended are gone, on the kernel's side too."""
@@ -342,7 +348,8 @@ class JobHost:
             await self._is_up.wait()
         if self._shares.setdefault(share, self._server_number) != self._server_number:
             raise SharedFolderLost(
-                "The folder ./shared of this flow is lost: the process of the worker that held it ended unexpectedly."
+                "The folder ./shared of this flow is lost: the process of the worker that held it ended, or too many "
+                "flows with such a folder are under way on this worker."
             )
         wanted_by: asyncio.Future[_Sandbox] = self._loop.create_future()
         self._spawn(wanted_by, share)

@@ -117,6 +117,17 @@ def test_a_folder_that_was_dropped_is_empty_when_it_comes_again(any_host: Jobs, 
     assert any_host.python(READ, share=share).result == {}
 
 
+def test_a_folder_that_had_to_go_early_is_missed(any_host: Jobs, share: str) -> None:
+    any_host.python(WRITE, args={"text": "hello"}, share=share)
+    any_host.host.drop_share(share, is_missed=True)
+
+    with pytest.raises(SharedFolderLost):
+        any_host.python(READ, share=share)
+
+    any_host.host.drop_share(share)
+    assert any_host.python(READ, share=share).result == {}
+
+
 def test_many_folders_one_after_the_other_use_up_nothing(any_host: Jobs) -> None:
     for number in range(30):
         name = f"0190-{number}"
