@@ -106,6 +106,9 @@ class JobQueue(Protocol):
     async def claim(self, *, tags: Sequence[str], limit: int) -> list[Claim]:
         """Take up to `limit` due jobs, most urgent first."""
 
+    async def push(self, request: JobRequest) -> UUID:
+        """Queue a job for whoever takes it."""
+
     async def start_own(self, request: JobRequest) -> Claim:
         """Record a job that this worker runs itself, outside the queue's order, as running."""
 

@@ -72,6 +72,13 @@ class PgJobQueue:
         )
         return [Claim(*row) for row in rows]
 
+    async def push(self, request: JobRequest) -> UUID:
+        parameters = push_parameters(request)
+        await self._work.fetch(sql.load("push"), parameters)
+        await self.wake_workers([request.tag])
+        job_id: UUID = parameters["id"]
+        return job_id
+
     async def start_own(self, request: JobRequest) -> Claim:
         parameters = push_parameters(request)
         await self._work.fetch(sql.load("push"), parameters)

@@ -9,7 +9,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
@@ -22,6 +22,7 @@ from jobs.flows.store import LeaseOver
 from jobs.models import FLOW_KINDS, JobKind, JobStatus
 from jobs.queue import Claim, Completion, JobRequest, canceled_error
 from workers import arguments, failures, host, init_script, results
+from workers.agent_jobs import AgentJobs
 from workers.environment import EnvironmentSource
 from workers.flows import FlowWorker
 from workers.group_commit import GroupCommit
@@ -109,6 +110,8 @@ class Worker:
             look_again_in=self._look_again_in,
             options=self._options,
         )
+        self._agents = AgentJobs(queue, lend_slot=self._lend_slot)
+        self._lent_slots = 0
         self._lost_answers = 0
         self._completions = GroupCommit(
             self._complete,
@@ -286,7 +289,7 @@ class Worker:
         may_hold_unknown_jobs = False
         follow_up = False  # whether the last look makes it likely that there is more
         while not self._draining.is_set():
-            free = self.options.slots - len(self._held)
+            free = self.options.slots - len(self._held) + self._lent_slots
             if free <= 0:
                 self._slot_freed.clear()
                 await self._slot_freed.wait()
@@ -349,6 +352,16 @@ class Worker:
             self._start(next_claim, streak_began=held.streak_began)
         else:
             self._slot_freed.set()
+
+    @contextlib.contextmanager
+    def _lend_slot(self) -> Iterator[None]:
+        """Somebody's slot is free while they wait for another job."""
+        self._lent_slots += 1
+        self._slot_freed.set()
+        try:
+            yield
+        finally:
+            self._lent_slots -= 1
 
     def _look_again_in(self, seconds: float) -> None:
         """Claim in so many seconds: something becomes due that the polls in between would find late."""
@@ -472,7 +485,8 @@ class Worker:
         claim = held.claim
         if claim.kind == JobKind.FLOW_DEPENDENCIES:
             return await self._lock_flow(claim)
-        if (problem := self._cannot_run(claim)) is not None:
+        has_code = claim.kind != JobKind.AI_AGENT
+        if has_code and (problem := self._cannot_run(claim)) is not None:
             return results.failed_with("ExecutionErr", problem)
         around = await self._queue.flow_store.surroundings(claim)
         flow_env = around.env if around is not None else {}
@@ -487,7 +501,8 @@ class Worker:
         if secrets:
             held.log.mask(secrets)
         timeout_s = self._timeout_s(claim)
-        outcome = await self._runner.run(
+        run = self._agents.run if claim.kind == JobKind.AI_AGENT else self._runner.run
+        outcome = await run(
             RunRequest(
                 claim=claim,
                 args=args,
