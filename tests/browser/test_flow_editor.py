@@ -337,7 +337,7 @@ def test_what_is_built_is_kept_as_a_draft_that_can_be_discarded(ada_page: Page, 
     page.reload()
     expect(node(page, "Wait")).to_be_visible()
     page.get_by_role("button", name="Discard draft").click()
-    page.get_by_role("dialog").get_by_role("button", name="Discard").click()
+    page.get_by_role("button", name="Discard", exact=True).click()
 
     expect(page.get_by_text("Your draft is open")).to_have_count(0)
     expect(node(page, "Load")).to_be_visible()
