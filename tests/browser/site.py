@@ -31,13 +31,14 @@ class Site:
     environment: dict[str, str]
     folder: Path
 
-    def start(self, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
-        """Start a Python process of the project in this site's environment; its output goes to <folder>/<name>.log."""
+    def start(self, name: str, *arguments: str, **environment: str) -> "subprocess.Popen[bytes]":
+        """Start a Python process of the project in this site's environment, keyword arguments added to it; its output
+        goes to <folder>/<name>.log."""
         with (self.folder / f"{name}.log").open("wb") as log:
             return subprocess.Popen(
                 [sys.executable, *arguments],
                 cwd=ROOT,
-                env=self.environment,
+                env={**self.environment, **environment},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -2,10 +2,11 @@
 
 start_flow  start_flow(value, args): run it as ada, without waiting
 run_flow    run_flow(value, args): run it on the worker, to its end
+gate        doors that steps pass: a test knows who stands before one, and decides when it opens
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -27,6 +28,7 @@ from tests.browser.conftest import (  # noqa: F401
     worker,
 )
 from tests.browser.site import Person, wait_until
+from tests.flows.gate import Gate
 
 
 @dataclass
@@ -92,7 +94,9 @@ def start_flow(ada: Person) -> RunFlow:  # noqa: F811
     """start_flow(value, args): run it as ada, without waiting."""
 
     def start(value: dict[str, Any], args: dict[str, Any] | None = None, **options: Any) -> FlowRun:
-        preview = FlowPreview(value=value, args=args or {}, path=options.pop("path", None))
+        preview = FlowPreview(
+            value=value, args=args or {}, path=options.pop("path", None), tag=options.pop("tag", None)
+        )
         return FlowRun(flow_runs.run_flow_preview(ada.caller, preview, RunOptions(**options)))
 
     return start
@@ -102,3 +106,11 @@ def start_flow(ada: Person) -> RunFlow:  # noqa: F811
 def run_flow(start_flow: RunFlow, worker: str) -> RunFlow:  # noqa: F811
     """run_flow(value, args): run it as ada on the worker, to its end."""
     return lambda value, args=None, **options: start_flow(value, args, **options).wait()
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    """Doors that steps pass: a test knows who stands before one, and decides when it opens."""
+    gate = Gate()
+    yield gate
+    gate.shut_down()
