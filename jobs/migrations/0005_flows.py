@@ -3,8 +3,9 @@
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.functions.datetime
-import jobs.models
 from django.db import migrations, models
+
+import jobs.models
 
 
 class Migration(migrations.Migration):
