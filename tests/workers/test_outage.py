@@ -14,6 +14,8 @@ import psycopg
 import pytest
 
 from jobs import sql
+from jobs.flows.state import initial_state
+from jobs.flows.value import parse_flow_value
 from jobs.queue import JobRequest, push_parameters
 from tests.workers.conftest import RunningWorker, ScriptedRunner
 from windmill_site.data_folder import DataFolder
@@ -43,24 +45,26 @@ def server(cluster: EmbeddedPostgres) -> EmbeddedPostgres:
     if not cluster.is_running():
         cluster.start(dies_with_us=True)
     with connect(cluster.dsn()) as connection:
-        connection.execute("TRUNCATE queue, job, completed_job, job_logs, worker_ping")
+        connection.execute(
+            "TRUNCATE queue, job, completed_job, job_logs, worker_ping,"
+            " flow_status, flow_step, flow_iteration, flow_result"
+        )
     return cluster
 
 
-def push(connection: psycopg.Connection[Any], code: str) -> UUID:
-    parameters = push_parameters(
-        JobRequest(
-            workspace_id="test",
-            kind="preview",
-            tag="python3",
-            created_by="a",
-            permissioned_as="u/a",
-            permissioned_as_email="a@example.com",
-            args={},
-            raw_code=code,
-            language="python3",
-        )
-    )
+def push(connection: psycopg.Connection[Any], code: str, **fields: Any) -> UUID:
+    request: dict[str, Any] = {
+        "workspace_id": "test",
+        "kind": "preview",
+        "tag": "python3",
+        "created_by": "a",
+        "permissioned_as": "u/a",
+        "permissioned_as_email": "a@example.com",
+        "args": {},
+        "raw_code": code,
+        "language": "python3",
+    }
+    parameters = push_parameters(JobRequest(**{**request, **fields}))
     connection.execute(sql.load("push"), parameters)
     return parameters["id"]
 
@@ -109,6 +113,59 @@ def test_a_restart_under_load_loses_nothing_and_repeats_nothing(
     # A job whose claim was answered by the falling server runs once; one that ran twice would say so twice.
     assert {row[0] for row in texts} == {"begin\nend\n"}
     assert restarts == (0,)
+
+
+def script(id: str, **inputs: str) -> dict[str, Any]:
+    """A step; what it is given is its result. `inputs` are expressions."""
+    transforms = {name: {"type": "javascript", "expr": expr} for name, expr in inputs.items()}
+    value = {"type": "rawscript", "language": "python3", "content": "", "input_transforms": transforms}
+    return {"id": id, "value": value}
+
+
+@pytest.mark.parametrize("immediately", [False, True])
+def test_a_flow_goes_on_after_every_restart_and_runs_each_step_once(
+    server: EmbeddedPostgres, run_worker: Start, wait_until: Any, immediately: bool
+) -> None:
+    loop = {
+        "type": "forloopflow",
+        "iterator": {"type": "static", "value": list(range(60))},
+        "skip_failures": False,
+        "parallel": True,
+        "modules": [script("item", n="flow_input.iter.value"), script("copy", n="previous_result.n")],
+    }
+    sequence = [script(f"step_{n}", after="previous_result") for n in range(20)]
+    flow = {"modules": [*sequence, {"id": "loop", "value": loop}, script("end", all="results.loop")]}
+    with connect(server.dsn()) as connection:
+        id = push(
+            connection,
+            "",
+            kind="flowpreview",
+            tag="outage",  # its steps inherit it
+            raw_code=None,
+            language=None,
+            raw_flow=flow,
+            flow_state=initial_state(parse_flow_value(flow)),
+        )
+    worker = run_worker(server.dsn(), runner=SlowRunner(), slots=8, tags=["outage"])
+
+    for steps in (10, 40, 100):
+        wait_until(lambda steps=steps: len(worker.runner.requests) > steps, timeout_s=60)
+        restart(server, immediately=immediately)
+
+    with connect(server.dsn()) as connection:
+        wait_until(lambda: is_empty(connection), timeout_s=60)
+        done = connection.execute("SELECT status, result FROM completed_job WHERE id = %s", [id]).fetchone()
+        places = connection.execute(
+            "SELECT count(*), count(DISTINCT (parent_job, flow_step_id, flow_n)), count(completed_job.id)"
+            "  FROM job LEFT JOIN completed_job USING (id) WHERE root_job = %s",
+            [id],
+        ).fetchone()
+        statuses = connection.execute("SELECT DISTINCT status, restarts FROM completed_job").fetchall()
+    assert done == ("success", {"all": [{"n": n} for n in range(60)]})
+    assert places == (20 + 60 * 3 + 1,) * 3
+    assert statuses == [("success", 0)]
+    ran = [request.claim.id for request in worker.runner.requests]
+    assert len(ran) == len(set(ran)) == 20 + 60 * 2 + 1
 
 
 def test_a_job_that_finished_while_the_database_was_away_is_recorded_when_it_is_back(
