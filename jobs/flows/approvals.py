@@ -24,6 +24,7 @@ from jobs.errors import JobNotFound
 from jobs.flows import suspensions
 from jobs.flows.suspensions import Standing, Suspension
 from jobs.flows.waking import wake
+from jobs.markup import render_markdown
 from jobs.models import FLOW_KINDS, Job, ResumeEvent
 from jobs.shapes import JobRow
 from workspaces import audit, secrets
@@ -36,6 +37,7 @@ from workspaces.references import has_references, interpolate
 MAX_RESUME_ID = 2**32 - 1
 MAX_APPROVER = 255  # characters
 MAX_PAYLOAD = 5_000_000  # characters of JSON
+MAX_DESCRIPTION = 64 * 1024  # characters of one that is no text
 HIDDEN = "••••••"  # stands for passwords among the inputs
 UNKNOWN = "unknown"  # stands for an approver without a name, as in flow_status
 
@@ -420,6 +422,16 @@ def approval_info(found: Suspension, *, caller: Caller | None, by_link: bool) ->
     return {name: value for name, value in info.items() if value is not None}
 
 
+def described(found: Suspension) -> dict[str, str]:
+    """What the step says about its approval: Markdown as `description_html`, other JSON as `description_text`."""
+    description = found.step_result.get("description")
+    if not description:
+        return {}
+    if isinstance(description, str):
+        return {"description_html": render_markdown(description, below=2)}
+    return {"description_text": json.dumps(description, indent=2, ensure_ascii=False)[:MAX_DESCRIPTION]}
+
+
 def form_schema(found: Suspension) -> dict[str, Any] | None:
     """The JSON Schema of the payload, with the choices and defaults that the step returned (`enums`, `default_args`).
 
@@ -445,10 +457,10 @@ def form_schema(found: Suspension) -> dict[str, Any] | None:
 def waiting_info(caller: Caller, job: JobRow) -> list[dict[str, Any]]:
     """What a run waits for, for its page: one entry for each approval in the flow job or below it, oldest first.
 
-    `job` is a flow job that the caller may see. Entries:
-        {flow_id, step_id, job_id (both of the step), step_summary, required, missing, deadline (datetime), hide_cancel,
-         description, form_schema, approvers: [{resume_id, approver}], can_answer: bool,
-         why_not: sentence or "", answered: bool (by this caller)}
+    `job` is a flow job that the caller may see. An entry:
+        flow_id; step_id, job_id, step_summary (of the step); required, missing (counts); deadline (datetime);
+        description_html (of Markdown) or description_text (JSON), when the step says something; form_schema or None;
+        approvers [{resume_id, approver}]; hide_cancel; can_answer; why_not (sentence or ""); answered (by this caller)
     To answer: POST /w/<workspace>/runs/<job_id of the entry>/answer/ (jobs.views.approval.answer).
     """
     found = suspensions.waiting_in(Job.objects.defer("args", "raw_code").get(pk=job.id))
@@ -469,7 +481,7 @@ def waiting_entry(caller: Caller, found: Suspension) -> dict[str, Any]:
         "missing": found.missing,
         "deadline": found.deadline,
         "hide_cancel": asked.hide_cancel if asked is not None else False,
-        "description": found.step_result.get("description"),
+        **described(found),
         "form_schema": form_schema(found),
         "approvers": approvers(found),
         "can_answer": problem is None and not answered,

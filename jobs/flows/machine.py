@@ -508,7 +508,9 @@ class _Machine:
         )
         error = None
         if denied is not None:
-            error = _error("SuspendedDisapproved", f"Disapproved by {denied.approver or 'unknown'}")
+            given = denied.value.get("reason") if isinstance(denied.value, dict) else None
+            reason = f": {given}" if isinstance(given, str) and given else ""
+            error = _error("SuspendedDisapproved", f"Disapproved by {denied.approver or 'unknown'}{reason}")
         elif len(approved) < suspend.required_events:
             if waiting is None:
                 waiting = yield from self._wait_for_events(before, module)
@@ -704,7 +706,7 @@ class _Machine:
         only = _only_plain_step(body)
         if not body:  # an empty branch passes on what came before
             previous = self.state.previous or args_ref(self.flow.id)
-            self._do(Instant(job_id=job_id, module_id=module.id, result=previous, n=n))
+            self._do(Instant(job_id=job_id, module_id=module.id, result=previous, n=n, loop=module.id))
             return True
         if only is None:
             self._do(
@@ -724,7 +726,9 @@ class _Machine:
             timeout_s = yield from self._timeout(only, names)
         except StepFailed as exc:
             error = value_ref(_error(exc.name, exc.message, only.id))
-            self._do(Instant(job_id=job_id, module_id=only.id, result=error, status="failure", n=n))
+            self._do(
+                Instant(job_id=job_id, module_id=only.id, result=error, status="failure", n=n, loop=module.id)
+            )
             return False
         self._do(
             StartStep(
@@ -733,6 +737,7 @@ class _Machine:
                 args=args,
                 timeout_s=timeout_s,
                 n=n,
+                loop=module.id,
                 side_by_side=children.parallel,
             )
         )

@@ -24,7 +24,6 @@ from jobs import listings
 from jobs.flows import approvals, suspensions
 from jobs.flows.approvals import BadSignature, Link
 from jobs.flows.suspensions import Standing, Suspension
-from jobs.markup import render_markdown
 from jobs.models import FlowVersion, ResumeEvent
 from jobs.signatures import validate_args
 from jobs.views.schema_fields import Posted, fields_of, read_form
@@ -183,7 +182,7 @@ def _context(
         "may_look": may_look,
         "may_answer": is_open and refusal is None,
         "is_ahead": is_open and found.standing is Standing.AHEAD,
-        **(_description(found) if may_look else {}),
+        **(approvals.described(found) if may_look else {}),
         "inputs": _inputs(found) if may_look else [],
         "events": [_given(event) for event in found.events] if may_look else [],
         "required": _required(found),
@@ -286,16 +285,6 @@ def _timed_out(found: Suspension) -> bool:
         )
         row = cursor.fetchone()
     return row is not None and row[0] == "SuspendedTimedOut"
-
-
-def _description(found: Suspension) -> dict[str, str]:
-    """What the step says about the approval: Markdown as `description_html`, other JSON as `description_text`."""
-    description = found.step_result.get("description")
-    if not description:
-        return {}
-    if isinstance(description, str):
-        return {"description_html": render_markdown(description, below=2)}
-    return {"description_text": json.dumps(description, indent=2, ensure_ascii=False)[:MOST_INPUTS]}
 
 
 def _inputs(found: Suspension) -> list[Shown]:
