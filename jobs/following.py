@@ -111,6 +111,7 @@ class Snapshot:
     offset: int  # of the first character of `logs`
     next_offset: int
     has_more: bool  # the log goes on after `logs`
+    flow_version: int | None = None  # of flows: counts what changed about their steps
 
     @property
     def is_final(self) -> bool:
@@ -127,22 +128,26 @@ def read_snapshot(
         if row is None:
             return None
         names = [column.name for column in cursor.description]
-    state = JobState(**dict(zip(names, row, strict=True)))
+    values = dict(zip(names, row, strict=True))
+    flow_version = values.pop("flow_version")
+    state = JobState(**values)
     if not with_logs:
-        return Snapshot(state, "", offset, offset, False)
+        return Snapshot(state, "", offset, offset, False, flow_version)
     logs, next_offset = queue.read_logs(job_id, offset=offset, max_chars=max_chars)
-    return Snapshot(state, logs, offset, next_offset, len(logs) >= max_chars)
+    return Snapshot(state, logs, offset, next_offset, len(logs) >= max_chars, flow_version)
 
 
 async def follow_job(
-    job_id: UUID, *, offset: int = 0, with_logs: bool = True, idle_s: float = 5.0
+    job_id: UUID, *, offset: int = 0, with_logs: bool = True, with_steps: bool = False, idle_s: float = 5.0
 ) -> AsyncIterator[Snapshot | None]:
     """Snapshots with what is new each time, the first at once, then whenever something changed, until the final one.
 
+    `with_steps`: of a flow a change of its steps is one too.
     None is yielded about every `idle_s` seconds without news. Ends early when the job is deleted.
     """
     listener = await get_listener()
     known: JobState | None = None
+    known_version: int | None = None
     with listener.watch_job(job_id) as watch:
         idle_since = time.monotonic()
         while True:
@@ -150,9 +155,11 @@ async def follow_job(
             snapshot = await in_database(read_snapshot, job_id, offset, with_logs=with_logs)
             if snapshot is None:
                 return
-            if snapshot.logs or snapshot.state != known or snapshot.is_final:
+            stepped = with_steps and snapshot.flow_version != known_version
+            if snapshot.logs or snapshot.state != known or stepped or snapshot.is_final:
                 yield snapshot
                 known, offset, idle_since = snapshot.state, snapshot.next_offset, time.monotonic()
+                known_version = snapshot.flow_version
                 if snapshot.is_final:
                     return
                 # What comes next may gather a little, so that a chatty job costs ten looks a second at most.

@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import Model, Q, QuerySet
 
 from workspaces import scopes
@@ -341,9 +342,13 @@ def identity_for_job(
     if account is not None and account.disabled:
         raise NotSignedIn(f"the account {email}, which this job runs as, is disabled")
     runs_as_user = permissioned_as.startswith("u/")
+    # Whoever holds the superadmin secret needs no account, and neither do the jobs that they start.
+    by_secret = (
+        account is None and email == SUPERADMIN_SECRET_EMAIL and settings.SUPERADMIN_SECRET is not None
+    )
     return Identity(
         email=email,
-        super_admin=runs_as_user and account is not None and account.super_admin,
+        super_admin=runs_as_user and (by_secret or (account is not None and account.super_admin)),
         account=account,
         token_label=token_label,
         workspace_id=workspace_id,

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.conf import settings
 
+from jobs.flows import public
 from jobs.following import Snapshot, follow_job, in_database, read_outcome
 from jobs.shapes import with_raw
 
@@ -18,14 +19,19 @@ async def job_events(
 ) -> AsyncIterator[bytes]:
     """Events until the job is over, or until TIMEOUT_WAIT_RESULT, when the client is told to come back (`timeout`).
 
-    The final update has `completed: true`, and with `with_result` the result as `only_result`.
+    The final update has `completed: true`, and with `with_result` the result as `only_result`. Those of a flow have its
+    `flow_status`.
     """
     deadline = time.monotonic() + settings.TIMEOUT_WAIT_RESULT
-    async for snapshot in follow_job(job_id, offset=offset, with_logs=with_logs, idle_s=PING_S):
+    async for snapshot in follow_job(
+        job_id, offset=offset, with_logs=with_logs, with_steps=True, idle_s=PING_S
+    ):
         if snapshot is None:
             yield _event(b'{"type":"ping"}')
         else:
             raw = {}
+            if snapshot.flow_version is not None:
+                raw["flow_status"] = json.dumps(await in_database(public.flow_status, job_id))
             if snapshot.is_final and with_result:
                 outcome = await in_database(read_outcome, job_id)
                 raw["only_result"] = outcome.result if outcome is not None else "null"

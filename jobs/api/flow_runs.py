@@ -134,7 +134,7 @@ class RestartBody(PlaceBody):
     """Where to begin again."""
 
     flow_version = serializers.IntegerField(required=False, allow_null=True, max_value=MAX_VERSION)
-    nested_path = PlaceBody(many=True, required=False, allow_null=True)
+    nested_path = serializers.ListField(child=PlaceBody(), required=False, allow_null=True)
     failed_only = Flag(required=False, allow_null=True)  # of a loop or branches: run again only what failed
 
 

@@ -220,7 +220,7 @@ class GetUpdate(WaitingView, ByIdView):
                 left = deadline - loop.time()
                 if is_news or left <= 0:
                     update = update_json(snapshot)
-                    if job.kind in FLOW_KINDS and flag(request, "get_progress", default=True):
+                    if snapshot.flow_version is not None:
                         update["flow_status"] = await in_database(public.flow_status, job.id)
                     return Response(update)
                 await watch.wait(left)

@@ -262,7 +262,7 @@ def get_version(
 ) -> tuple[Flow, FlowVersion]:
     """One version, live or not, with the flow it belongs to. Raises NotFound, PermissionDenied."""
     found = FlowVersion.objects.filter(workspace=caller.workspace, pk=version).first()
-    flow = found and Flow.objects.filter(workspace=caller.workspace, path=found.path).first()
+    flow = None if found is None else Flow.objects.filter(workspace=caller.workspace, path=found.path).first()
     if found is None or flow is None or caller.right_on(flow.path, flow.extra_perms) < Right.READ:
         raise NotFound(
             f"flow version {version} does not exist in workspace {caller.workspace_id}, or you may not read it"

@@ -1,8 +1,10 @@
 """Flows are started over REST: what reaches the queue, who may, and what the routes of a flow job answer."""
 
+import json
 import uuid
 
 import pytest
+from asgiref.sync import async_to_sync
 
 from jobs import queue
 from jobs.models import (
@@ -501,3 +503,29 @@ def test_runs_of_flows_are_in_the_audit_log(world, deploy):
     entries = world.get("alice", "w/acme/audit/list?operation=jobs.run.flow").json()
 
     assert {entry["operation"] for entry in entries} == {"jobs.run.flow", "jobs.run.flow_preview"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_followers_are_told_of_each_step(world, deploy):
+    deploy()
+    job = run(world)
+    make_step(job, "first")
+    CompletedJob.objects.create(pk=job.pk, workspace_id="acme", status="success", duration_ms=1, result=[1])
+    QueuedJob.objects.filter(pk=job.pk).delete()
+
+    events = world.get("alice", f"w/acme/jobs_u/getupdate_sse/{job.pk}")
+
+    *_, final = [line for line in read_events(events) if line]
+    update = json.loads(final.removeprefix("data: "))
+    assert (update["completed"], update["only_result"]) == (True, [1])
+    assert [module["type"] for module in update["flow_status"]["modules"]] == [
+        "Success",
+        "WaitingForPriorSteps",
+    ]
+
+
+def read_events(answer):
+    async def read():
+        return [chunk.decode() async for chunk in answer.streaming_content]
+
+    return "".join(async_to_sync(read)()).split("\n\n")

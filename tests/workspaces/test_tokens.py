@@ -8,7 +8,7 @@ from django.test import override_settings
 from tests.tenancy import identity, make_account
 from tests.workspaces.conftest import People
 from workspaces import accounts, tokens
-from workspaces.access import enter_workspace
+from workspaces.access import Identity, enter_workspace, identity_for_job
 from workspaces.errors import BadRequest, NotFound, NotSignedIn, PermissionDenied
 from workspaces.models import Account, Token
 
@@ -116,3 +116,22 @@ def test_the_last_superadmin_stays(people: People) -> None:
 def test_starting_twice_makes_one_superadmin(db: None) -> None:
     assert accounts.bootstrap()[1] is True
     assert accounts.bootstrap() == ("admin@windmill.dev", False)
+
+
+def test_jobs_of_whoever_holds_the_superadmin_secret_have_its_rights(db: None) -> None:
+    def starts_as(permissioned_as: str) -> Identity:
+        return identity_for_job(
+            workspace_id="acme",
+            email="superadmin@windmill.dev",
+            username="superadmin@windmill.dev",
+            permissioned_as=permissioned_as,
+        )
+
+    with override_settings(SUPERADMIN_SECRET="a long enough secret"):
+        assert starts_as("u/superadmin@windmill.dev").super_admin is True
+        assert starts_as("g/all").super_admin is False
+        make_account("superadmin@windmill.dev")
+        assert starts_as("u/superadmin@windmill.dev").super_admin is False, "an account is what it is"
+    Account.objects.all().delete()
+    with override_settings(SUPERADMIN_SECRET=None):
+        assert starts_as("u/superadmin@windmill.dev").super_admin is False
