@@ -191,7 +191,6 @@ class _Run:
         self.driver = driver
         self.transaction = transaction
         self.jobs = StepJobs(self, here, may_take=may_take)
-        self.effects: list[Effect] = []  # of the step of the machine that is under way
         self._events: deque[tuple[UUID, Event]] = deque()
         self._again = False
         self._ended_flows: list[tuple[FlowJob, str]] = []
@@ -229,7 +228,7 @@ class _Run:
                     await self._happen(flow, event)
 
     async def _happen(self, flow: OpenFlow, event: Event) -> None:
-        effects = self.effects = []
+        effects: list[Effect] = []
         as_seen = Flow(
             id=flow.job.id,
             value=flow.value,
@@ -246,31 +245,35 @@ class _Run:
         try:
             question = next(steps)
             while True:
+                # What the machine wants so far counts for what it asks next: a result of a moment ago has its name.
+                await self._perform_all(flow, effects)
                 try:
-                    answer = await self._answer(flow, question, effects)
+                    answer = await self._answer(flow, question)
                 except (StepFailed, LookupError) as exc:
                     question = steps.throw(exc)
                 else:
                     question = steps.send(answer)
         except StopIteration:
-            pass
-        if effects:
-            flow.is_changed = True
+            await self._perform_all(flow, effects)
+
+    async def _perform_all(self, flow: OpenFlow, effects: list[Effect]) -> None:
+        flow.is_changed = flow.is_changed or bool(effects)
         for effect in effects:
             await self._perform(flow, effect)
+        effects.clear()
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
-    async def _answer(self, flow: OpenFlow, question: Question, effects: list[Effect]) -> Any:
+    async def _answer(self, flow: OpenFlow, question: Question) -> Any:
         match question:
             case Inputs(module_id, transforms, names):
-                scope = await RunScope.open(self, flow, names, effects, list(transforms.values()))
+                scope = await RunScope.open(self, flow, names, list(transforms.values()))
                 return await self._evaluated(evaluate_inputs(transforms, scope, where=f"step {module_id}"))
             case Value(transform, names, where):
-                scope = await RunScope.open(self, flow, names, effects, [transform])
+                scope = await RunScope.open(self, flow, names, [transform])
                 return await self._evaluated(evaluate_transform(transform, scope, where=where))
             case Truth(expr, names, where):
-                scope = await RunScope.open(self, flow, names, effects, [Javascript(expr)])
+                scope = await RunScope.open(self, flow, names, [Javascript(expr)])
                 return await self._evaluated(evaluate_bool(expr, scope, where=where))
             case Approvals(job_ids):
                 return await self.store.approvals([UUID(id) for id in job_ids])
@@ -279,7 +282,7 @@ class _Run:
             case Count(module_id, started):
                 return await self._count(flow, module_id, started)
             case IterationJob(module_id, n, job_id):
-                return await self._iteration(flow, module_id, n, job_id, effects)
+                return await self._iteration(flow, module_id, n, job_id)
 
     async def _evaluated(self, evaluation: Awaitable[Any]) -> Any:
         try:
@@ -307,10 +310,10 @@ class _Run:
         return counts
 
     async def _iteration(
-        self, flow: OpenFlow, module_id: str, n: int | None, job_id: UUID | None, effects: list[Effect]
+        self, flow: OpenFlow, module_id: str, n: int | None, job_id: UUID | None
     ) -> tuple[UUID, int]:
         if n is not None:
-            return (await self.iteration(flow, module_id, n, effects))[0], n
+            return (await self.iteration(flow, module_id, n))[0], n
         assert job_id is not None
         found = await self._number(flow.job.id, module_id, job_id)
         if found is None:
@@ -322,15 +325,8 @@ class _Run:
         planned = self.transaction.iteration_numbers.get((flow_id, module_id, job_id))
         return planned if planned is not None else await self.store.iteration_of(flow_id, module_id, job_id)
 
-    async def iteration(
-        self, flow: OpenFlow, module_id: str, n: int, effects: list[Effect]
-    ) -> tuple[UUID, Any]:
+    async def iteration(self, flow: OpenFlow, module_id: str, n: int) -> tuple[UUID, Any]:
         """(job id, value) of an iteration."""
-        for effect in effects:
-            if isinstance(effect, Plan) and effect.module_id == module_id:
-                index = n - effect.first
-                if 0 <= index < len(effect.job_ids):
-                    return effect.job_ids[index], None if effect.values is None else effect.values[index]
         flow_id = str(flow.job.id)
         # What an earlier event of this transaction has planned is not in the tables yet.
         for plan in self.transaction.iterations:
@@ -344,10 +340,11 @@ class _Run:
             raise LookupError(f"{module_id} has no iteration {n}")
         return flow.planned[1][n]
 
-    # --- effects --------------------------------------------------------------------------------------------------------
+    # --- effects --------------------------------------------------------------------------------------------------
 
     async def _perform(self, flow: OpenFlow, effect: Effect) -> None:
         transaction, flow_id = self.transaction, str(flow.job.id)
+        self._note_number(flow, effect)
         match effect:
             case StartStep() | StartFlow() | StartBody():
                 try:
@@ -413,6 +410,13 @@ class _Run:
             case FinishFlow(status=status, result=result):
                 self._finish(flow, status, result)
 
+    def _note_number(self, flow: OpenFlow, effect: Effect) -> None:
+        """The database does not know yet which iteration a job of this transaction is."""
+        if isinstance(effect, StartBody | StartStep | Instant) and effect.n is not None:
+            loop = effect.module_id if isinstance(effect, StartBody) else effect.loop
+            assert loop is not None
+            self.transaction.iteration_numbers[flow.job.id, loop, effect.job_id] = effect.n
+
     def _name_result(self, flow: OpenFlow, module_id: str, result: Ref) -> None:
         self.transaction.results.append(
             {"root_id": str(flow.job.definition_of), "step_id": module_id, "result": result}
@@ -469,9 +473,6 @@ class _Run:
             flow = transaction.flows.get(UUID(ref["args"]))
             return await self.args(flow) if flow is not None else await self.store.args(UUID(ref["args"]))
         if "job" in ref:
-            for effect in self.effects:  # not performed yet
-                if isinstance(effect, Instant) and str(effect.job_id) == ref["job"]:
-                    return await self.load(effect.result)
             outcome = transaction.outcomes.get(UUID(ref["job"]))
             if outcome is None:
                 return await self.store.value(ref)

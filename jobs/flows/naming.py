@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jobs.flows.protocol import Effect, FinishModule, NameResult, Names
+from jobs.flows.protocol import Names
 from jobs.flows.transaction import OpenFlow
 from jobs.flows.value import Javascript, Transform
 
@@ -49,11 +49,10 @@ def _errors_in(value: Any) -> list[dict[str, Any]]:
 class RunScope:
     """`expressions.Scope` at one moment of one flow."""
 
-    def __init__(self, run: "_Run", flow: OpenFlow, names: Names, effects: Sequence[Effect]) -> None:
+    def __init__(self, run: "_Run", flow: OpenFlow, names: Names) -> None:
         self._run = run
         self._flow = flow
         self._names = names
-        self._effects = effects
         self.extra: dict[str, Any] = dict(names.values)
         self._iteration: dict[str, Any] | None = None
 
@@ -63,11 +62,10 @@ class RunScope:
         run: "_Run",
         flow: OpenFlow,
         names: Names,
-        effects: list[Effect],
         transforms: Sequence[Transform],
     ) -> "RunScope":
         """The scope of these transforms: results that they name are read, others are not."""
-        scope = cls(run, flow, names, effects)
+        scope = cls(run, flow, names)
         code = [transform.expr for transform in transforms if isinstance(transform, Javascript)]
         if not code:
             return scope
@@ -76,7 +74,7 @@ class RunScope:
                 scope.extra[name] = await run.load(ref)
         if names.iteration is not None:
             module_id, n = names.iteration
-            _, value = await run.iteration(flow, module_id, n, effects)
+            _, value = await run.iteration(flow, module_id, n)
             scope._iteration = {"index": n, "value": value}
         if any(re.search(rf"\b{_ITER}\b", text) for text in code) and _ITER not in scope.extra:
             found = (await scope.flow_input()).get(_ITER)
@@ -97,9 +95,6 @@ class RunScope:
         return await self._run.load(self._names.previous)
 
     async def result(self, step_id: str) -> Any:
-        for effect in reversed(self._effects):
-            if isinstance(effect, FinishModule | NameResult) and effect.module_id == step_id:
-                return await self._run.load(effect.result)
         ref = await self._run.find_result(self._flow, step_id)
         return None if ref is None else await self._run.load(ref)
 

@@ -149,7 +149,8 @@ class StartStep:
     module: FlowModule
     args: dict[str, Any] | None = None
     args_of: str | None = None  # a retry: the arguments of this job
-    n: int | None = None  # iteration
+    n: int | None = None  # iteration or branch
+    loop: str | None = None  # the module whose iteration (branch) it is
     delay_s: float = 0.0
     timeout_s: int | None = None
     is_preprocessor: bool = False
@@ -191,7 +192,8 @@ class Instant:
     module_id: str
     result: Ref
     status: str = "success"
-    n: int | None = None
+    n: int | None = None  # iteration or branch
+    loop: str | None = None  # the module whose iteration (branch) it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -146,7 +146,7 @@ class StepJobs:
         args = await self._run.args(flow)
         if effect.is_iteration:
             assert effect.n is not None
-            _, value = await self._run.iteration(flow, effect.module_id, effect.n, self._run.effects)
+            _, value = await self._run.iteration(flow, effect.module_id, effect.n)
             args = with_iteration(args, {"index": effect.n, "value": value})
         row = self._row(flow, effect.job_id, kind=JobKind.FLOW_BODY, step_id=effect.module_id, n=effect.n)
         row |= {
