@@ -2,6 +2,7 @@
 
 start_flow  start_flow(value, args): run it as ada, without waiting
 run_flow    run_flow(value, args): run it on the worker, to its end
+http        HTTP as ada: http.get("jobs/list") asks for /api/w/<her workspace>/jobs/list
 gate        doors that steps pass: a test knows who stands before one, and decides when it opens
 """
 
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import httpx
 import pytest
 
 from jobs import flow_runs
@@ -29,6 +31,7 @@ from tests.browser.conftest import (  # noqa: F401
 )
 from tests.browser.site import Person, wait_until
 from tests.flows.gate import Gate
+from workspaces import tokens
 
 
 @dataclass
@@ -106,6 +109,18 @@ def start_flow(ada: Person) -> RunFlow:  # noqa: F811
 def run_flow(start_flow: RunFlow, worker: str) -> RunFlow:  # noqa: F811
     """run_flow(value, args): run it as ada on the worker, to its end."""
     return lambda value, args=None, **options: start_flow(value, args, **options).wait()
+
+
+@pytest.fixture
+def http(ada: Person) -> Iterator[httpx.Client]:  # noqa: F811
+    """HTTP as ada; addresses are relative to /api/w/<her workspace>/."""
+    client = httpx.Client(
+        base_url=f"{ada.site.url}/api/w/{ada.workspace.id}/",
+        headers={"Authorization": f"Bearer {tokens.create_session(ada.account)}"},
+        timeout=120,
+    )
+    with client:
+        yield client
 
 
 @pytest.fixture
