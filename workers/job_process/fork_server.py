@@ -31,7 +31,7 @@ import signal
 import socket
 import sys
 import traceback
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from . import linux, packets, processes, root_view, sandboxed
 
@@ -158,6 +158,13 @@ def _enter_namespaces(isolation: str) -> int:
     return pid
 
 
+class _Share(NamedTuple):
+    """A folder that jobs share."""
+
+    number: str  # what it is called here
+    uid: int  # of its jobs; -1: who we are
+
+
 class ForkServer:
     """Makes sandboxes one at a time; keeps only which process belongs to which of them."""
 
@@ -169,7 +176,8 @@ class ForkServer:
         self._pids: dict[int, int] = {}  # sandbox id by the pid of its guard
         self._uids: dict[int, int] = {}  # uid by sandbox id
         self._free_uids: list[int] = []
-        self._shares: dict[str, int] = {}  # uid of its jobs by name of a shared folder; -1: who we are
+        self._shares: dict[str, _Share] = {}  # folders that jobs share, by the name that the worker gave them
+        self._last_share = 0
         self._own_pid_namespace = -1
         self._view: root_view.RootView | None = None
         self._report: str | None = None
@@ -304,20 +312,27 @@ class ForkServer:
     def _fork(self, number: int, channels: sandboxed.Channels, share: str | None) -> int:
         """Fork the guard of a sandbox, as process 1 of a new pid namespace; closes the log in this process."""
         # Jobs that share a folder run as the same user, so that each may change what another one left there.
-        uid = gid = self._take_uid() if share is None else self._shares[share]
+        shared = None if share is None else self._shares[share]
+        uid = gid = self._take_uid() if shared is None else shared.uid
         if uid != -1:
             self._uids[number] = uid
         folder = None
         if self._view is None:
             folder = self._make_folder(number, uid, gid)
-            if share is not None:
-                os.symlink(self._share_folder(share), f"{folder}/job/shared")
+            if shared is not None:
+                os.symlink(self._share_folder(shared.number), f"{folder}/job/shared")
         else:
             linux.unshare(linux.CLONE_NEWPID)
         pid = os.fork()
         if pid == 0:
             sandboxed.run(
-                channels, view=self._view, folder=folder, uid=uid, gid=gid, network=self._network, share=share
+                channels,
+                view=self._view,
+                folder=folder,
+                uid=uid,
+                gid=gid,
+                network=self._network,
+                share=None if shared is None else shared.number,
             )
         if self._view is not None:
             # The next unshare is refused unless our children would be born into our own namespace again.
@@ -335,38 +350,39 @@ class ForkServer:
 
     def _make_share(self, name: str) -> None:
         """Make the folder `name` and give it a user. Raises OSError."""
-        if "/" in name or name.startswith("."):
-            raise OSError(f"{name!r} is no name for a shared folder")
         uid = self._take_uid()
+        self._last_share += 1
+        number = str(self._last_share)
         try:
             if self._view is not None:
-                self._view.add_share(name, uid, uid)
+                self._view.add_share(number, uid, uid)
             else:
-                os.mkdir(self._share_folder(name), 0o700)
-                os.chown(self._share_folder(name), uid, uid)
+                os.mkdir(self._share_folder(number), 0o700)
+                os.chown(self._share_folder(number), uid, uid)
         except OSError:
             self._give_back(uid)
             raise
-        self._shares[name] = uid
+        self._shares[name] = _Share(number, uid)
 
     def _drop_share(self, name: str) -> None:
-        uid = self._shares.pop(name, None)
-        if uid is None:
+        share = self._shares.pop(name, None)
+        if share is None:
             return
         if self._view is None:
-            _remove(self._share_folder(name))
+            _remove(self._share_folder(share.number))
         else:
             with contextlib.suppress(OSError):  # its memory is lost until this server ends; nothing else is
-                self._view.remove_share(name)
-        self._give_back(uid)
+                self._view.remove_share(share.number)
+        self._give_back(share.uid)
 
     def _give_back(self, uid: int) -> None:
-        if uid != -1 and uid not in self._uids.values() and uid not in self._shares.values():
+        is_shared = any(share.uid == uid for share in self._shares.values())
+        if uid != -1 and uid not in self._uids.values() and not is_shared:
             self._free_uids.append(uid)
 
-    def _share_folder(self, name: str) -> str:
+    def _share_folder(self, number: str) -> str:
         """Where a shared folder lies when there are no namespaces."""
-        return f"{self._base_dir}/{os.getpid()}-shared-{name}"
+        return f"{self._base_dir}/{os.getpid()}-shared-{number}"
 
     def _make_folder(self, number: int, uid: int, gid: int) -> str:
         folder = self._folder(number)
