@@ -32,6 +32,8 @@ export function bodies(module) {
   }
 }
 export const isLoop = (module) => module.value?.type === "forloopflow" || module.value?.type === "whileloopflow";
+/** Do its iterations or branches run at the same time? */
+export const isSideBySide = (module) => !!module.value?.parallel && (isLoop(module) || module.value.type === "branchall");
 
 /**
  * Every module, depth first: {module, place, body, around, depth}. `place` is the way to it in the value, `body` the ref of the

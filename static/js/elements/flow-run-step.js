@@ -4,12 +4,11 @@ import { duration } from "../format.js";
 import { bodies, isLoop } from "../flow-layout.js";
 import { kindName, LANGUAGE, moduleIcon, subtitle, title } from "../flow-module.js";
 import { STATUS, statusIcon, statusWord } from "../status.js";
-import "./result.js";
-import "./json.js";
-import "./logs.js";
 
 const BIG = 64 * 1024;
 const ico = (name, cls = "") => html`<svg class="i ${cls}" aria-hidden="true"><use href=${iconHref(name)}></use></svg>`;
+// The viewers come with the first tab that needs them.
+const VIEWERS = { result: () => import("./result.js"), inputs: () => Promise.all([import("./json.js"), import("./result.js")]), logs: () => import("./logs.js"), code: () => import("./code.js"), definition: () => import("./json.js") };
 const OVER = ["success", "failure", "canceled", "skipped"];
 const FILTERS = [["", "All"], ["failure", "Failed"], ["running", "Running"], ["success", "Succeeded"], ["pending", "To come"]];
 
@@ -49,6 +48,8 @@ class FlowRunStep extends LitElement {
     this.tab = tabs.includes(this.#wanted) ? this.#wanted : this.#usual(tabs);
   }
   updated() {
+    // Code that nobody asked for is readable as it is: the editor is large.
+    if (this.tab !== "code" || this.#wanted === "code") VIEWERS[this.tab]?.();
     if (this.tab === "code" && this.code === undefined) this.#loadCode();
     if (this.tab === "iterations" && !this.list && this.state?.iterations) this.#page(true);
   }
@@ -84,7 +85,6 @@ class FlowRunStep extends LitElement {
       const job = this.job, answer = await fetch(`${this.#base(job)}code.json`);
       if (job === this.job) this.code = answer.ok ? await answer.json() : { code: null };
     } else this.code = { code: null };
-    import("./code.js");
   }
   async #page(anew) {
     const s = this.state, m = this.module;

@@ -1,15 +1,11 @@
 // The page of a flow's run: the graph follows the flow, the panel beside it shows one step, the dock the run as a whole.
 import "../elements/live.js";
-import "../elements/logs.js";
-import "../elements/result.js";
-import "../elements/json.js";
 import "../elements/flow-graph.js";
-import "../elements/flow-outline.js";
 import "../elements/flow-run-step.js";
 import "../elements/gantt.js";
 import { selectTab } from "../app.js";
-import { send, toast } from "../dom.js";
-import { everyModule, isLoop } from "../flow-layout.js";
+import { toast } from "../dom.js";
+import { everyModule, isLoop, isSideBySide } from "../flow-layout.js";
 import { title } from "../flow-module.js";
 import { watch } from "../job-socket.js";
 
@@ -40,7 +36,6 @@ async function start() {
     return;
   }
   ({ states, matters } = data);
-  waiting = asked();
   forms();
   modules = new Map([...everyModule(data.value)].map((m) => [m.module.id, m]));
   const wish = address.get("step");
@@ -86,7 +81,8 @@ function now() {
   const outer = ["running", "suspended"];
   return find(["suspended"], outer) ?? find(["running", "queued", "scheduled"], outer) ?? find(failed, failed);
 }
-const loopThatFailed = () => [...modules.keys()].find((id) => states[id]?.iterations?.failed && !whyNot(id) && !modules.get(id).around.length) ?? [...modules.keys()].find((id) => states[id]?.iterations?.failed && !whyNot(id));
+/** A loop that can try again only what failed: the outermost, and none inside of what runs side by side. */
+const loopThatFailed = () => [...modules].filter(([id, { around }]) => states[id]?.iterations?.failed && !around.some((a) => isSideBySide(modules.get(a).module))).sort(([, a], [, b]) => a.depth - b.depth)[0]?.[0];
 function note() {
   const box = byId("fail-note"), failed = Object.values(states).reduce((sum, s) => sum + (s.iterations?.failed ?? 0), 0);
   if (!box) return;
@@ -183,7 +179,7 @@ byId("p-timeline").addEventListener("wm-show", timeline);
 
 // --- the run as a whole: as pages/run.js ---
 const face = (job) => JSON.stringify([job.status, job.canceled_by, job.started_at, job.completed_at]);
-let last = "", asking = null, waiting = "";
+let last = "", asking = null, waiting = null;
 function refresh() {
   asking ??= window.htmx.ajax("GET", base, { target: "#run-head", swap: "outerMorph" }).finally(() => { asking = null; note(); titleOfFailed(); if (selected) Object.assign(panel, about(selected)); });
   return asking;
@@ -200,7 +196,9 @@ document.addEventListener("wm-status", (e) => {
 document.addEventListener("wm-flow", (e) => {
   take(e.detail);
   const now = asked();
-  if (now !== waiting) { refresh(); refreshWaits(); }
+  // At first the page may know already: a form that somebody fills in is left alone.
+  const isNews = waiting === null ? Object.values(states).some((s) => s.status === "suspended" && !byId(`wait-${s.flow}`)) : now !== waiting;
+  if (isNews) { refresh(); refreshWaits(); }
   waiting = now;
 });
 /** Which approvals are asked for: a new one, or another approval of one, changes this text. */
@@ -216,7 +214,6 @@ document.addEventListener("wm-done", async (e) => {
   await refresh();
   refreshWaits();
   timeline();
-  byId("log-count").classList.remove("live");
   if (!touched && byId("run-head").dataset.status === "success") selectTab(byId("t-result"));
 });
 document.addEventListener("wm-connection", (e) => {
@@ -230,70 +227,21 @@ document.addEventListener("visibilitychange", () => {
   if (!document.hidden) timeline();
 });
 
-// --- restarting ---
-const dialog = byId("restart-dialog"), form = byId("restart-form"), stepField = byId("restart-step");
-const isSideBySide = (m) => !!m.value?.parallel && (isLoop(m) || m.value.type === "branchall");
-/** A body with a single plain step has no flow of its own: the step begins with its iteration. */
-const isDirect = (id) => { const outer = modules.get(id).around.at(-1); return outer && states[id]?.flow && states[id].flow === states[outer]?.flow; };
-/** The way to a step as the server takes it: [{step_id, branch_or_iteration_n?}], outermost first. */
-function wayTo(id) {
-  const { around } = modules.get(id), way = [];
-  for (const [i, outer] of around.entries()) {
-    const m = modules.get(outer).module, place = { step_id: outer };
-    if (isLoop(m)) place.branch_or_iteration_n = states[outer]?.iterations?.at ?? 0;
-    if (m.value.type === "branchall") place.branch_or_iteration_n = +modules.get(around[i + 1] ?? id).body.split("/").at(-1);
-    way.push(place);
-  }
-  return isDirect(id) ? way : [...way, { step_id: id }];
-}
-/** Why a run cannot begin again inside of this step's surroundings; "" when it can. */
-function whyNot(id) {
-  const outer = modules.get(id).around.find((a) => isSideBySide(modules.get(a).module));
-  if (!outer) return "";
-  const { module } = modules.get(outer);
-  return `${isLoop(module) ? "The iterations" : "The branches"} of ${outer} run side by side, so a run cannot begin inside of one. Restart at ${outer}.`;
-}
-function askRestart(id, how = "all") {
-  const began = [...modules].filter(([key]) => !["failure", "preprocessor"].includes(key) && states[key] && !states[key].off);
-  stepField.replaceChildren(...began.map(([key, { module, around }]) => new Option(`${"\u2003".repeat(around.length)}${key}: ${title(module)}`, key)));
-  if (began.some(([key]) => key === id)) stepField.value = id;
-  byId("restart-error").hidden = true;
-  restartChanged();
-  const wanted = form.querySelector(`[name=how][value="${how}"]`);
-  if (!byId("restart-how").hidden && !wanted.closest("label").hidden) wanted.checked = true;
-  dialog.showModal();
-}
-function restartChanged() {
-  const id = stepField.value, m = modules.get(id)?.module, its = states[id]?.iterations, why = m ? whyNot(id) : "";
-  const counted = m && !why && isLoop(m) && its?.total > 0;
-  byId("restart-how").hidden = !counted && !(m && !why && m.value.type === "branchall" && states[id].status === "failure");
-  byId("restart-from").hidden = !counted || isSideBySide(m);
-  byId("restart-failed").hidden = !(counted ? its.failed : m?.value.type === "branchall");
-  form.elements.how.value = "all";
-  if (counted) Object.assign(byId("restart-n"), { max: its.total, value: (its.at ?? 0) + 1 });
-  const loop = m && modules.get(id).around.findLast((a) => isLoop(modules.get(a).module));
-  byId("restart-why").textContent = why || (loop ? `In iteration ${(states[loop]?.iterations?.at ?? 0) + 1} of ${loop}, and with those after it${isDirect(id) ? "; its only step begins with it" : ""}.` : "");
-  byId("restart-go").disabled = !!why || !m;
-}
-stepField.addEventListener("change", restartChanged);
-byId("restart-n").addEventListener("focus", () => { form.elements.how.value = "from"; });
-document.addEventListener("click", (e) => {
-  if (e.target.closest("[data-restart]")) askRestart(selected);
-  if (e.target.closest("[data-restart-failed]")) askRestart(loopThatFailed(), "failed");
+// --- restarting: what is rarely used comes when it is asked for ---
+const restart = () => import("./flow-restart.js");
+const here = { base, modules: () => modules, states: () => states };
+document.addEventListener("click", async (e) => {
+  if (e.target.closest("[data-restart]")) (await restart()).ask(here, selected);
+  if (e.target.closest("[data-restart-failed]")) (await restart()).ask(here, loopThatFailed(), "failed");
 });
-document.addEventListener("wm-restart", (e) => askRestart(e.detail.id));
-form.addEventListener("submit", async (e) => {
-  e.preventDefault();
-  const id = stepField.value, how = byId("restart-how").hidden ? "all" : form.elements.how.value, [first, ...rest] = wayTo(id), last = rest.at(-1) ?? first;
-  if (how === "from") last.branch_or_iteration_n = +byId("restart-n").value - 1;
-  try {
-    const answer = await send(`${base}restart/`, { data: { ...first, nested_path: rest, failed_only: how === "failed", latest: !!form.elements.latest?.checked } });
-    location.assign((await answer.json()).url);
-  } catch (error) {
-    const box = byId("restart-error");
-    box.hidden = false;
-    box.textContent = error.message;
-  }
-});
+document.addEventListener("wm-restart", async (e) => (await restart()).ask(here, e.detail.id));
+
+// --- the viewers of the dock come with their tabs ---
+for (const [id, load] of Object.entries({
+  "p-outline": () => import("../elements/flow-outline.js"),
+  "p-result": () => import("../elements/result.js"),
+  "p-inputs": () => import("../elements/json.js"),
+  "p-logs": () => import("../elements/logs.js"),
+})) byId(id).addEventListener("wm-show", load);
 
 start();
