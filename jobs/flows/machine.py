@@ -51,6 +51,7 @@ from jobs.flows.value import (
     AiAgent,
     Branch,
     BranchAll,
+    BranchIndex,
     BranchOne,
     FlowModule,
     FlowValue,
@@ -218,7 +219,7 @@ class _Machine:
 
     def _name_direct_result(self, ref: Ref) -> None:
         """What a branch with a single plain step returns is found as `results.<that step>` too."""
-        only = _only_plain_step(self._body(self.state.module and self.state.module.branch))
+        only = _only_plain_step(self._body(self._progress.branch))
         if only is not None:
             self._do(NameResult(module_id=only.id, result=ref))
 
@@ -239,8 +240,9 @@ class _Machine:
                 module_id=module.id, status=self._status("Success", job, is_skipped=is_skipped), result=ref
             )
         )
-        wants_stop = stop is not None and names is not None
-        if wants_stop and (yield Truth(stop.expr, names, f"step {module.id}, stop_after_if")):
+        if stop is not None and (
+            yield Truth(stop.expr, names or Names(), f"step {module.id}, stop_after_if")
+        ):
             yield from self._stop(stop, ref, job)
             return
         self._leave_module(ref, None if is_skipped else job)
@@ -608,7 +610,7 @@ class _Machine:
         yield from self._start_next()
 
     def _start_branch(self, module: FlowModule, choice: BranchOne, names: Names) -> Steps:
-        chosen: int | str = "default"
+        chosen: BranchIndex = "default"
         for number, branch in enumerate(choice.branches):
             if branch.expr is None:
                 continue

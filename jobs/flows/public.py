@@ -30,7 +30,10 @@ def definition(job_id: UUID) -> dict[str, Any] | None:
         return None
     if job.flow_body is None:
         return _value(job)
-    root = Job.objects.filter(pk=job.flow_innermost_root_job).only("kind", "runnable_id", "raw_flow").first()
+    roots = Job.objects.filter(id=job.flow_innermost_root_job or job_id).only(
+        "kind", "runnable_id", "raw_flow"
+    )
+    root = roots.first()
     value = None if root is None else _value(root)
     return None if value is None else {**value, "modules": _body(value, job.flow_body)} | _ONLY_AT_THE_TOP
 
@@ -42,7 +45,7 @@ def _value(job: Job) -> dict[str, Any] | None:
     if job.raw_flow is not None:
         raw: dict[str, Any] = job.raw_flow
         return raw
-    if job.kind != JobKind.FLOW:
+    if job.kind != JobKind.FLOW or job.runnable_id is None:
         return None
     found: dict[str, Any] | None = (
         FlowVersion.objects.filter(pk=job.runnable_id).values_list("value", flat=True).first()

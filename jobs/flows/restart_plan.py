@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from jobs import queue
+from jobs import wakeups
 from jobs.flows.public import result_ref
 from jobs.flows.state import Children, Progress, Ref, State
 from jobs.flows.value import BranchAll, BranchOne, FlowModule, FlowValue, ForLoop, WhileLoop
@@ -129,7 +129,7 @@ class Plan:
             tag=outer.tag,
             priority=outer.priority,
         )
-        queue.wakeups.job_queued(outer.tag)
+        wakeups.job_queued(outer.tag)
         inner.carry_over(self.inner_id, root_id=root_id)
 
 
