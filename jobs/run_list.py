@@ -27,7 +27,8 @@ CHARTED = 400  # newest runs drawn in the chart
 TABS: Mapping[str, str] = {
     "": "All",
     "running": "Running",
-    "waiting": "Waiting",
+    "suspended": "To approve",
+    "waiting": "Queued",
     "failure": "Failed",
     "success": "Succeeded",
     "canceled": "Canceled",
@@ -79,9 +80,10 @@ class RunQuery:
         """What `listings` understands."""
         return JobFilters(
             # Said about the queue alone or the outcome alone, so that an index of one table serves.
-            statuses=None if self.status in ("", "waiting", "running") else [self.status],
-            only_queued=self.status in ("waiting", "running"),
+            statuses=None if self.status in ("", "waiting", "running", "suspended") else [self.status],
+            only_queued=self.status in ("waiting", "running", "suspended"),
             running={"waiting": False, "running": True}.get(self.status),
+            suspended={"running": False, "suspended": True}.get(self.status),
             path_like=_at_or_below(self.path),
             created_by=listings.patterns(self.user, allow_wildcards=True),
             worker=listings.patterns(self.worker, allow_wildcards=True),
@@ -225,9 +227,10 @@ def _moment(params: Mapping[str, Any], name: str, problems: list[str]) -> dateti
     return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
 
 
-# Jobs whose runnable_id is a script's hash, and those whose runnable_path is a flow's.
+# Jobs whose runnable_id is a script's hash; jobs whose runnable_path is a flow's; jobs whose runnable_path is below it.
 _OF_SCRIPTS = frozenset({JobKind.SCRIPT, JobKind.SINGLE_STEP_FLOW})
-_OF_FLOWS = frozenset({JobKind.FLOW, JobKind.FLOW_BODY, JobKind.FLOW_SCRIPT, JobKind.FLOW_DEPENDENCIES})
+_OF_FLOWS = frozenset({JobKind.FLOW, JobKind.FLOW_DEPENDENCIES})
+_INSIDE_FLOWS = frozenset({JobKind.FLOW_BODY, JobKind.FLOW_SCRIPT, JobKind.IDENTITY, JobKind.AI_AGENT})
 
 _ICONS: Mapping[str, str] = {
     JobKind.FLOW: "workflow",
@@ -252,13 +255,13 @@ class Run:
     def title(self) -> str:
         """What people call it: the summary, else the last part of the path; of a step also which one it is."""
         job = self.job
-        name = self.summary or (_path_of(job) or "Code").rsplit("/", 1)[-1]
+        name = self.summary or (job.runnable_path or "Code").rsplit("/", 1)[-1]
         if job.kind in (JobKind.PREVIEW, JobKind.FLOW_PREVIEW):
             return f"Test of {job.runnable_path}" if job.runnable_path else "Test"
         if job.kind == JobKind.FLOW_DEPENDENCIES:
             return f"Dependencies of {name}"
-        if job.kind in (JobKind.FLOW_BODY, JobKind.FLOW_SCRIPT, JobKind.IDENTITY, JobKind.AI_AGENT):
-            return f"{name}, step {job.flow_step_id}" if job.flow_step_id else name
+        if job.kind in _INSIDE_FLOWS and job.flow_step_id:
+            return f"{self.summary}, step {job.flow_step_id}" if self.summary else f"Step {job.flow_step_id}"
         return name
 
     @property
@@ -279,10 +282,10 @@ class Run:
     def status(self) -> str:
         """The job's status, with the reasons to wait told apart: queued, scheduled, suspended."""
         job = self.job
+        if not job.is_completed and job.suspend:
+            return "suspended"
         if job.status != "queued":
             return job.status
-        if job.suspend:
-            return "suspended"
         if job.scheduled_for is not None and job.scheduled_for > timezone.now():
             return "scheduled"
         return "queued"
@@ -297,6 +300,8 @@ class Run:
         kind = self.job.trigger_kind
         if self.job.flow_step_id:
             return "in a flow"
+        if self.job.kind == JobKind.FLOW_DEPENDENCIES:
+            return "on deployment"
         return {None: "API", "ui": "by hand"}.get(kind, kind or "")
 
 
@@ -323,24 +328,32 @@ def with_summaries(caller: Caller, jobs: Iterable[JobRow]) -> list[Run]:
     """The jobs with the summaries of what they ran, looked up in one query for scripts and one for flows."""
     rows = list(jobs)
     hashes = {job.runnable_id for job in rows if job.kind in _OF_SCRIPTS and job.runnable_id is not None}
-    paths = {path for job in rows if job.kind in _OF_FLOWS and (path := _path_of(job))}
+    flow_paths = {path for job in rows for path in _flow_paths(job)}
     of_scripts = Script.objects.filter(workspace_id=caller.workspace_id, hash__in=hashes)
-    of_flows = Flow.objects.filter(workspace_id=caller.workspace_id, path__in=paths)
-    summaries: dict[Any, str] = dict(of_scripts.values_list("hash", "summary")) if hashes else {}
-    if paths:
-        summaries |= dict(of_flows.values_list("path", "summary"))
-    return [
-        Run(job, summaries.get(_path_of(job) if job.kind in _OF_FLOWS else job.runnable_id, ""))
-        for job in rows
-    ]
+    of_flows = Flow.objects.filter(workspace_id=caller.workspace_id, path__in=flow_paths)
+    by_hash = dict(of_scripts.values_list("hash", "summary")) if hashes else {}
+    by_path = dict(of_flows.values_list("path", "summary")) if flow_paths else {}
+
+    def summary(job: JobRow) -> str:
+        if job.kind in _OF_SCRIPTS:
+            return by_hash.get(job.runnable_id or 0, "")
+        path = next((path for path in _flow_paths(job) if path in by_path), "")
+        # A flow without a summary still names its steps.
+        return by_path.get(path) or (path.rsplit("/", 1)[-1] if job.kind in _INSIDE_FLOWS else "")
+
+    return [Run(job, summary(job)) for job in rows]
 
 
-def _path_of(job: JobRow) -> str | None:
-    """The path of what it ran; of an inline script, which runs at <flow>/<step>, that of the flow."""
-    path = job.runnable_path
-    if path and job.kind == JobKind.FLOW_SCRIPT and job.flow_step_id:
-        return path.removesuffix(f"/{job.flow_step_id}")
-    return path
+def _flow_paths(job: JobRow) -> list[str]:
+    """The paths at which the flow may be that a job ran or was a step of, the longest first."""
+    path = job.runnable_path or ""
+    if job.kind in _OF_FLOWS:
+        return [path] if path else []
+    if job.kind not in _INSIDE_FLOWS:
+        return []
+    # Code and bodies inside of a flow run at <flow>/<step>/<step>...: how many of the last parts are steps is not said.
+    parts = path.split("/")
+    return ["/".join(parts[:length]) for length in range(len(parts), 2, -1)]
 
 
 def count_newer(caller: Caller, query: RunQuery, *, newest: str) -> int:

@@ -72,7 +72,7 @@ def _query(filters: runnable_list.Filters, **changed: str | bool) -> str:
 
 
 def _chips(filters: runnable_list.Filters, choices: runnable_list.Choices) -> list[dict[str, object]]:
-    """Groups of chips; a group with a single choice tells nothing and is left out unless it is set."""
+    """Groups of chips; what tells nothing (a single choice, languages of flows) is left out."""
     groups = (
         ("kind", "Kind", filters.kind, [(kind, KINDS.get(kind, kind)) for kind in choices.kinds]),
         ("language", "Language", filters.language, [(language, "") for language in choices.languages]),
@@ -80,7 +80,7 @@ def _chips(filters: runnable_list.Filters, choices: runnable_list.Choices) -> li
     )
     shown = []
     for name, label, chosen, options in groups:
-        if len(options) < 2 and not chosen:
+        if (len(options) < 2 and not chosen) or (name == "language" and filters.kind == runnable_list.FLOW):
             continue
         if chosen and chosen not in dict(options):
             options = [*options, (chosen, chosen)]
@@ -96,13 +96,18 @@ def _chips(filters: runnable_list.Filters, choices: runnable_list.Choices) -> li
                         "value": value,
                         "text": text,
                         "current": value == chosen,
-                        "query": _query(filters, **{name: value}),
+                        "query": _query(filters, **_with(name, value)),
                     }
                     for value, text in options
                 ],
             }
         )
     return shown
+
+
+def _with(name: str, value: str) -> dict[str, str]:
+    """A filter set; flows have no language, so choosing them forgets it."""
+    return {name: value, **({"language": ""} if (name, value) == ("kind", runnable_list.FLOW) else {})}
 
 
 @require_POST

@@ -4,7 +4,7 @@ import { duration } from "../format.js";
 import { statusWord } from "../status.js";
 
 const STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400]; // seconds between two ticks
-const tick = (s) => (s < 1 ? `${Math.round(s * 1000)} ms` : s < 60 ? `${s} s` : s < 3600 ? `${Math.floor(s / 60)} min${s % 60 ? ` ${s % 60} s` : ""}` : `${Math.floor(s / 3600)} h${s % 3600 ? ` ${Math.floor((s % 3600) / 60)} min` : ""}`);
+const tick = (s) => (s < 1 ? `${Math.round(s * 1000)} ms` : s < 60 ? `${Math.round(s * 10) / 10} s` : s < 3600 ? `${Math.floor(s / 60)} min${s % 60 ? ` ${s % 60} s` : ""}` : `${Math.floor(s / 3600)} h${s % 3600 ? ` ${Math.floor((s % 3600) / 60)} min` : ""}`);
 
 /**
  * <wm-gantt>: when the steps of a flow ran. Properties: data {rows: [{id, bars: [{job, n, status, from, to}]}], now, is_over,

@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from jobs import listings, queue, run_list, runs, scripts, sql
 from jobs.models import CompletedJob, Flow, Job, JobKind, QueuedJob
@@ -289,6 +290,22 @@ def test_steps_of_flows_show_only_when_asked_for_and_the_chip_says_so(browser_of
     assert without.context["tabs"][0]["count"] == 1
 
 
+def test_a_flow_that_waits_for_approval_has_a_tab_of_its_own(browser_of, push):
+    waits, runs_on = push(JobKind.FLOW), push(JobKind.FLOW)
+    started = {"running": True, "worker": "w", "started_at": timezone.now()}
+    QueuedJob.objects.filter(pk=runs_on).update(**started)
+    QueuedJob.objects.filter(pk=waits).update(suspend=1, started_at=timezone.now())
+    browser = browser_of("alice")
+
+    shown = {
+        status: [run.job.id for run in browser.get(URL, {"status": status}).context["page"].runs]
+        for status in ("suspended", "running", "waiting")
+    }
+
+    assert shown == {"suspended": [waits], "running": [runs_on], "waiting": []}
+    assert 'data-status="suspended"' in browser.get(URL).content.decode()
+
+
 def test_a_kind_that_only_steps_have_shows_them(browser_of, push):
     flow = push(JobKind.FLOW)
     step = push(JobKind.FLOW_SCRIPT, parent_job=flow, flow_step_id="a")
@@ -315,7 +332,9 @@ def test_a_list_that_is_empty_for_want_of_steps_offers_them(browser_of, push):
         ("flowpreview", {}, "Test of f/shared/onboard", ""),
         ("flowscript", {"flow_step_id": "a"}, "Onboard, step a", ""),
         ("flowscript", {"path": "f/shared/onboard/a", "flow_step_id": "a"}, "Onboard, step a", ""),
-        ("flownode", {"flow_step_id": "b"}, "Onboard, step b", ""),
+        ("flownode", {"path": "f/shared/onboard/b", "flow_step_id": "b"}, "Onboard, step b", ""),
+        ("flowscript", {"path": "f/shared/onboard/b/c", "flow_step_id": "c"}, "Onboard, step c", ""),
+        ("flowscript", {"path": "f/shared/gone/c", "flow_step_id": "c"}, "Step c", ""),
         ("flowdependencies", {}, "Dependencies of Onboard", "/w/acme/flows/f/shared/onboard/"),
         ("script", {"flow_step_id": "c"}, "onboard", "/w/acme/scripts/f/shared/onboard/"),
     ],
@@ -329,7 +348,9 @@ def test_every_kind_of_run_is_named_for_what_it_is(alice, push, kind, given, tit
     newest = run_list.list_runs(alice, parse_query({"steps": "1"})).runs[0]
 
     assert (newest.title, newest.page_url) == (title, page)
-    assert newest.source == ("in a flow" if given else "API")
+    assert newest.source == (
+        "in a flow" if given else "on deployment" if kind == "flowdependencies" else "API"
+    )
 
 
 def test_the_newest_runs_are_found_without_walking_through_steps(alice, push):
