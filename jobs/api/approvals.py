@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 
 from jobs import listings
 from jobs.api.job import ByIdView, json_bytes, parse_job_id
-from jobs.flows import approvals, public, suspensions, user_states
+from jobs.flows import approval_info, approvals, public, suspensions, user_states
 from jobs.flows.approvals import Link
 from jobs.payloads import decode_payload
 from jobs.shapes import job_json, with_raw
@@ -185,11 +185,11 @@ class SuspendedFlow(SignedView):
     @extend_schema(operation_id="getSuspendedJobFlow", parameters=[_APPROVER], responses={200: dict})
     def get(self, request: Request, workspace: str, id: str, resume_id: str, signature: str) -> HttpResponse:
         found = suspensions.find_suspension(workspace_id=workspace, job_id=self.link.job_id)
-        row = approvals.flow_job(found, caller=self.caller)
+        row = approval_info.flow_job(found, caller=self.caller)
         status = public.flow_status(row.id) or {}
         status.pop("user_states", None)  # the flow's own business
         job = job_json(row, with_code=False, flow={"flow_status": status})
-        return json_bytes(with_raw({"approvers": approvals.approvers(found)}, {"job": job.decode()}))
+        return json_bytes(with_raw({"approvers": approval_info.approvers(found)}, {"job": job.decode()}))
 
 
 class ResumeAsOwner(WorkspaceView):
@@ -257,9 +257,9 @@ class ApprovalInfo(MemberView):
             link = link_of_token(token, workspace_id=workspace, job_id=job_id)
             found = suspensions.find_suspension(workspace_id=workspace, job_id=link.job_id)
             caller = member_behind(request, workspace)
-            return Response(approvals.approval_info(found, caller=caller, by_link=True))
+            return Response(approval_info.approval_info(found, caller=caller, by_link=True))
         found = approvals.suspension_in(self.member(), job_id)
-        return Response(approvals.approval_info(found, caller=self.caller, by_link=False))
+        return Response(approval_info.approval_info(found, caller=self.caller, by_link=False))
 
 
 def link_of_token(token: str, *, workspace_id: str, job_id: Any) -> Link:

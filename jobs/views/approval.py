@@ -3,7 +3,7 @@
 The page works signed out and without JavaScript. It shows to whoever holds the link what the flow was started with and
 what its step says about the approval, unless the approval asks who gives it: then only to those who may.
 
-The page of a run shows what it waits for (`approvals.waiting_info`); its forms post to /w/W/runs/<job>/answer/.
+The page of a run shows what it waits for (`approval_info.waiting_info`); its forms post to /w/W/runs/<job>/answer/.
 """
 
 import json
@@ -21,7 +21,7 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods, require_POST
 
 from jobs import listings
-from jobs.flows import approvals, suspensions
+from jobs.flows import approval_info, approvals, suspensions
 from jobs.flows.approvals import BadSignature, Link
 from jobs.flows.suspensions import Standing, Suspension
 from jobs.models import FlowVersion, ResumeEvent
@@ -146,7 +146,7 @@ def _read(request: HttpRequest, found: Suspension) -> tuple[bool, Any, Posted | 
     comment = _comment(request)
     if action == "deny":
         return False, {"reason": comment} if comment else {}, None
-    posted = read_form(approvals.form_schema(found), request)
+    posted = read_form(approval_info.form_schema(found), request)
     value = dict(posted.values)
     if comment:
         value.setdefault("comment", comment)
@@ -167,7 +167,7 @@ def _context(
     request: HttpRequest, found: Suspension, link: Link, caller: Caller | None, posted: Posted | None
 ) -> dict[str, Any]:
     used = approvals.used(link)
-    form = approvals.form_schema(found)
+    form = approval_info.form_schema(found)
     refusal = suspensions.why_not(found, caller)
     is_open = used is None and found.standing in (Standing.WAITING, Standing.AHEAD)
     notice = _said(used) if used is not None else _notice(request, found, caller, refusal)
@@ -182,7 +182,7 @@ def _context(
         "may_look": may_look,
         "may_answer": is_open and refusal is None,
         "is_ahead": is_open and found.standing is Standing.AHEAD,
-        **(approvals.described(found) if may_look else {}),
+        **(approval_info.described(found) if may_look else {}),
         "inputs": _inputs(found) if may_look else [],
         "events": [_given(event) for event in found.events] if may_look else [],
         "required": _required(found),
@@ -310,7 +310,7 @@ def _inputs(found: Suspension) -> list[Shown]:
 
 def _value(value: Any, is_secret: bool) -> str:
     if is_secret:
-        return approvals.HIDDEN
+        return approval_info.HIDDEN
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
 
@@ -345,7 +345,7 @@ def answer(request: HttpRequest, caller: Caller, job_id: UUID) -> HttpResponse:
 def _payload(text: str, found: Suspension) -> Any:
     """The payload that a form sent. Raises BadRequest, naming the fields that are wrong."""
     value = parse_json(text) if text.strip() else {}
-    schema = approvals.form_schema(found)
+    schema = approval_info.form_schema(found)
     problems = validate_args(schema, value) if schema is not None else []
     if problems:
         sentences = [f"{'.'.join(map(str, one.path)) or 'the form'}: {one.message}" for one in problems[:10]]

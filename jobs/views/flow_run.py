@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from jobs import listings
-from jobs.flows import approvals, deployed, picture, restarting
+from jobs.flows import deployed, picture, restarting
 from jobs.flows.restart_plan import Place
 from jobs.models import FLOW_KINDS, Flow, JobKind
 from jobs.runs import RunOptions
@@ -35,7 +35,7 @@ def page(request: HttpRequest, caller: Caller, job: JobRow, context: dict[str, A
 
 
 def _flow_context(caller: Caller, job: JobRow) -> dict[str, Any]:
-    waits = approvals.waiting_info(caller, job) if not job.is_completed else []
+    waits = approval_info.waiting_info(caller, job) if not job.is_completed else []
     return {
         "waits": waits,
         **_addresses(caller, job),

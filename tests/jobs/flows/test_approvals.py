@@ -13,7 +13,7 @@ import pytest
 from django.db import connection
 
 from jobs import listings, sql
-from jobs.flows import approvals, suspensions
+from jobs.flows import approval_info, approvals, suspensions
 from jobs.flows.approvals import AlreadyAnswered, BadSignature, Link, NothingWaits
 from jobs.flows.suspensions import Standing
 from jobs.models import Job, JobKind, QueuedJob
@@ -470,7 +470,7 @@ def test_waiting_info_says_what_a_run_waits_for_and_whether_one_may_answer(
 
     def seen_by(name: str) -> dict[str, Any]:
         row = listings.get_job(who(name), workspace_id="acme", job_id=outer.id)
-        (entry,) = approvals.waiting_info(who(name), row)
+        (entry,) = approval_info.waiting_info(who(name), row)
         return entry
 
     entry = seen_by("dave")
@@ -487,7 +487,7 @@ def test_waiting_info_says_what_a_run_waits_for_and_whether_one_may_answer(
     assert not seen_by("bob")["can_answer"] and "right to write" in seen_by("bob")["why_not"]
     approvals.answer_as_member(who("dave"), inner.step, approved=True, value=None)
     row = listings.get_job(who("dave"), workspace_id="acme", job_id=outer.id)
-    assert approvals.waiting_info(who("dave"), row) == []
+    assert approval_info.waiting_info(who("dave"), row) == []
 
 
 # --- payloads, audit ---
