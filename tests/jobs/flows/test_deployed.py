@@ -1,0 +1,174 @@
+"""Deploying flows: two at once, what a failed deployment leaves, locks."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from jobs.flows import deployed, locking
+from jobs.flows.deployed import FlowDraft
+from jobs.models import Flow, FlowVersion, Job, JobKind, QueuedJob
+from tests.tenancy import enter, make_workspace
+from workspaces.access import Caller
+from workspaces.errors import BadRequest, Conflict, DomainError
+
+PATH = "u/alice/report"
+
+
+def inline(content: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "rawscript", "language": "python3", "content": content, "input_transforms": {}, **fields}
+
+
+@pytest.fixture
+def alice(db: None) -> Caller:
+    return enter(make_workspace("acme", admin="alice@example.com"), "alice@example.com")
+
+
+def draft(path: str = PATH, *modules: dict[str, Any], **fields: Any) -> FlowDraft:
+    return FlowDraft(path=path, value={"modules": list(modules)}, **fields)
+
+
+def at_once(count: int, deploy: Any) -> list[Any]:
+    """The outcomes of `deploy(0)`, `deploy(1)`, ... on threads of their own."""
+
+    def one(number: int) -> Any:
+        try:
+            return deploy(number)
+        except DomainError as exc:
+            return exc
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(one, range(count)))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_those_who_create_a_flow_at_once_one_succeeds(alice):
+    outcomes = at_once(4, lambda n: deployed.create_flow(alice, draft(summary=str(n))))
+
+    assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 3
+    assert FlowVersion.objects.count() == Flow.objects.count() == 1
+    assert QueuedJob.objects.count() == 1, "those that failed queued nothing"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_those_who_change_the_same_version_at_once_one_succeeds(alice):
+    first = deployed.create_flow(alice, draft())
+
+    outcomes = at_once(
+        4, lambda n: deployed.update_flow(alice, PATH, draft(summary=str(n)), base_version=first.pk)
+    )
+
+    (winner,) = (outcome for outcome in outcomes if isinstance(outcome, FlowVersion))
+    assert Flow.objects.get().version_id == winner.pk and FlowVersion.objects.count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_a_base_all_of_them_are_versions(alice):
+    deployed.create_flow(alice, draft())
+
+    outcomes = at_once(4, lambda n: deployed.update_flow(alice, PATH, draft(summary=str(n))))
+
+    assert all(isinstance(outcome, FlowVersion) for outcome in outcomes)
+    assert Flow.objects.get().version_id == max(outcome.pk for outcome in outcomes)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_those_who_move_flows_to_one_path_at_once_one_succeeds(alice):
+    for n in range(3):
+        deployed.create_flow(alice, draft(f"u/alice/old{n}"))
+
+    outcomes = at_once(3, lambda n: deployed.update_flow(alice, f"u/alice/old{n}", draft("u/alice/new")))
+
+    assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 2
+    assert Flow.objects.filter(path="u/alice/new").count() == 1 and Flow.objects.count() == 3
+
+
+def test_the_order_of_keys_is_the_authors(alice):
+    module = {"id": "z", "value": {"zeta": 1, **inline("")}, "summary": "last"}
+
+    version = deployed.create_flow(alice, draft(PATH, module))
+
+    stored = FlowVersion.objects.get(pk=version.pk).value["modules"][0]
+    assert list(stored) == ["id", "value", "summary"] and next(iter(stored["value"])) == "zeta"
+
+
+def test_a_problem_of_the_flow_is_named_with_its_place(alice):
+    with pytest.raises(BadRequest, match=r"modules\[1\]"):
+        deployed.create_flow(alice, draft(PATH, {"id": "a", "value": {"type": "identity"}}, {"id": "b"}))
+
+
+# --- locks ---
+
+
+def lock_of(language: str, content: str) -> str:
+    return f"{language} lock of {content}" if content else ""
+
+
+VALUE = {
+    "preprocessor_module": {"id": "preprocessor", "value": inline("p")},
+    "modules": [
+        {"id": "a", "value": inline("a")},
+        {"id": "kept", "value": inline("a", lock="mine")},
+        {"id": "none", "value": inline("")},
+        {"id": "script", "value": {"type": "script", "path": "u/alice/x"}},
+        {
+            "id": "loop",
+            "value": {
+                "type": "forloopflow",
+                "modules": [
+                    {
+                        "id": "one",
+                        "value": {
+                            "type": "branchone",
+                            "branches": [{"modules": [{"id": "in", "value": inline("in")}]}],
+                            "default": [{"id": "else_", "value": inline("else")}],
+                        },
+                    }
+                ],
+            },
+        },
+        {"id": "agent", "value": {"type": "aiagent", "tools": [{"id": "tool", "value": inline("tool")}]}},
+    ],
+    "failure_module": {"id": "failure", "value": inline("f")},
+}
+
+
+def test_every_inline_script_with_dependencies_gets_a_lock():
+    value, changed = locking.locked(VALUE, lock_of)
+
+    assert sorted(changed) == ["a", "else_", "failure", "in", "preprocessor", "tool"]
+    scripts = {module["id"]: module["value"] for module in value["modules"]}
+    assert scripts["a"]["lock"] == "python3 lock of a" and scripts["kept"]["lock"] == "mine"
+    assert "lock" not in scripts["none"] and "lock" not in scripts["script"]
+    assert "lock" not in VALUE["modules"][0]["value"], "what was given stays as it was"
+
+
+def test_the_dependency_job_leaves_a_flow_without_dependencies_as_it_was_pushed(alice):
+    version = deployed.create_flow(alice, draft(PATH, {"id": "a", "value": inline("import json")}))
+    before = FlowVersion.objects.get(pk=version.pk).value
+
+    result = locking.run(version.dependency_job, "acme")
+
+    assert result["status"] == locking.STATUS
+    version.refresh_from_db()
+    assert version.value == before and version.lock_error_logs is None
+
+
+def test_the_dependency_job_of_a_flow_that_is_not_deployed_answers_it(alice):
+    value = {"modules": [{"id": "a", "value": inline("x")}]}
+    job = Job.objects.create(
+        workspace_id="acme", kind=JobKind.FLOW_DEPENDENCIES, raw_flow=value, args={}, tag="dependency"
+    )
+
+    assert locking.run(job.pk, "acme")["updated_flow_value"] == value
+
+
+def test_the_dependency_job_of_a_deleted_version_says_so(alice):
+    version = deployed.create_flow(alice, draft())
+    deployed.delete_flow(alice, PATH)
+
+    with pytest.raises(DomainError, match="was deleted"):
+        locking.run(version.dependency_job, "acme")
