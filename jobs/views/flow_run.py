@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from jobs import listings
-from jobs.flows import deployed, picture, restarting
+from jobs.flows import approval_info, deployed, picture, restarting
 from jobs.flows.restart_plan import Place
 from jobs.models import FLOW_KINDS, Flow, JobKind
 from jobs.runs import RunOptions
