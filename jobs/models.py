@@ -151,7 +151,7 @@ class Draft(models.Model):
     email = models.CharField(max_length=255)
     kind = models.CharField(max_length=20, default="script")
     path = models.CharField(max_length=255)
-    value = models.JSONField()
+    value = OrderedJSONField()
     base_hash = models.BigIntegerField(
         null=True, blank=True
     )  # head when the draft was begun: tells conflicts

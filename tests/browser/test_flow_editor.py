@@ -508,6 +508,9 @@ def test_five_hundred_steps_open_and_type_without_delay(ada_page: Page, ada: Per
         }"""
     )
 
+    print(
+        f"flow of 500 steps: open {took:.0f} ms, key to paint {typing[10]:.0f} ms (median), {typing[-1]:.0f} ms (worst)"
+    )
     assert took < 3000, f"opened after {took} ms"
     assert typing[10] < 100, f"key to paint, ms: {typing}"
 
@@ -538,6 +541,33 @@ def test_a_result_of_two_megabytes_is_picked_from_without_being_loaded(
         "results.a[7].deep.ok"
     )
     assert max(sizes) < 64_000
+
+
+def test_the_editor_keeps_to_its_budget(ada_page: Page, ada: Person) -> None:
+    """UI.md: an editor loads at most 230 KB of compressed scripts and 30 KB of HTML. Viewers come with the first test."""
+    page = ada_page
+    put(ada, script("a", "Load"), loop("b", [script("c", "Send")], "Each"))
+    open_editor(page, ada.url("flows/u/ada/bill/edit/"))
+    node(page, "Load").click()
+    page.get_by_role("textbox", name="Code of step a").wait_for()
+
+    sizes = page.evaluate(
+        """async () => {
+          const gzip = async (url) => {
+            const body = (await fetch(url)).body.pipeThrough(new CompressionStream("gzip"));
+            return (await new Response(body).arrayBuffer()).byteLength;
+          };
+          const files = performance.getEntriesByType("resource").map((e) => e.name.split("?")[0]);
+          const of = async (kind) => {
+            const sizes = await Promise.all(files.filter((f) => f.endsWith(kind)).map(gzip));
+            return sizes.reduce((a, b) => a + b, 0);
+          };
+          return { js: await of(".js"), css: await of(".css"), html: await gzip(location.href), files: files.length };
+        }"""
+    )
+
+    print(sizes)
+    assert sizes["js"] < 230_000 and sizes["css"] < 26_000 and sizes["html"] < 30_000, sizes
 
 
 # --- accessibility ----------------------------------------------------------------------------------------------------

@@ -1,7 +1,4 @@
 // Tests of a flow in the editor: the whole flow, up to a step, a step alone; progress on the graph, outcome below.
-import "../elements/logs.js";
-import "../elements/live.js";
-import "../elements/result.js";
 import { selectTab, toast } from "../app.js";
 import { csrf, icon, send } from "../dom.js";
 import * as model from "../flow-model.js";
@@ -11,6 +8,10 @@ import { follow } from "../job-socket.js";
 
 const BIG = 256 * 1024; // bytes of a result that is not loaded by itself
 const AGAIN = 500; // ms between two looks at the steps of a flow that runs
+
+/** What shows logs and results comes with the first test. */
+let viewers;
+const loadViewers = () => (viewers ??= Promise.all([import("../elements/logs.js"), import("../elements/live.js"), import("../elements/result.js")]));
 
 export function tester({ $, urls, editor, graph, state, form, getPath, showPanel, select }) {
   let run = null; // {id, kind: "flow" | "step", step?}: the test that runs now
@@ -25,6 +26,34 @@ export function tester({ $, urls, editor, graph, state, form, getPath, showPanel
   $("dock-toggle").addEventListener("click", () => openDock(dock.dataset.open !== "true"));
   dock.addEventListener("click", (e) => { if (e.target.closest("[role=tab]")) openDock(); });
 
+  // --- of the whole flow, or of the chosen step ---
+  let view = "flow", chosen = null; // chosen: the id of a step
+  const jobOf = (id) => (state.lastTest && id ? states[id]?.job : null) || null;
+  function offer() {
+    $("dock-of").hidden = !jobOf(chosen) || Boolean(run);
+    $("of-step").textContent = `Step ${chosen}`;
+    $("of-flow").setAttribute("aria-pressed", String(view === "flow"));
+    $("of-step").setAttribute("aria-pressed", String(view === "step"));
+  }
+  function turnTo(to) {
+    view = to;
+    offer();
+    const id = to === "step" ? jobOf(chosen) : state.lastTest.id;
+    if (id && id !== shownId) show(id, to === "step" ? states[chosen].status : state.lastTest.status);
+  }
+  for (const to of ["flow", "step"]) $(`of-${to}`).addEventListener("click", () => {
+    turnTo(to);
+    if ($("t-args").ariaSelected === "true" || $("t-tests").ariaSelected === "true") selectTab($("t-result"));
+    openDock();
+  });
+  /** Another step was chosen on the graph. */
+  function choose(id) {
+    chosen = id;
+    if (view === "step" && jobOf(id) && dock.dataset.open === "true") return turnTo("step");
+    if (view === "step" && !jobOf(id) && state.lastTest) return turnTo("flow");
+    offer();
+  }
+
   // --- starting ---
   async function start(what, url, data) {
     if (run) return toast("A test is running already");
@@ -32,6 +61,8 @@ export function tester({ $, urls, editor, graph, state, form, getPath, showPanel
     try {
       const { id } = await (await send(url, { data })).json();
       run = { id, ...what };
+      view = "flow";
+      offer();
       $("stop").hidden = false;
       openDock();
       show(id, "running");
@@ -68,10 +99,11 @@ export function tester({ $, urls, editor, graph, state, form, getPath, showPanel
     looking = true;
     try {
       const answer = await fetch(`${urls.runs}${id}/flow.json`);
-      if (answer.ok && id === (run?.id ?? shownId)) {
+      if (answer.ok && id === (run?.id ?? state.lastTest?.id)) {
         const found = await answer.json();
         states = found.states;
         graph.states = states;
+        offer();
       }
     } catch { /* the next look tells */ } finally { looking = false; }
     if (run?.id === id) timer = setTimeout(() => look(id), AGAIN);
@@ -80,6 +112,7 @@ export function tester({ $, urls, editor, graph, state, form, getPath, showPanel
   // --- outcome ---
   function show(id, status) {
     shownId = id;
+    loadViewers();
     const socket = urls.socket + id;
     const logs = Object.assign(document.createElement("wm-logs"), { className: "editor-log" });
     for (const [k, v] of Object.entries({ src: socket, download: `${urls.runs}${id}/log.txt`, "count-into": "log-count", label: "Log of the test" })) logs.setAttribute(k, v);
@@ -110,12 +143,16 @@ export function tester({ $, urls, editor, graph, state, form, getPath, showPanel
       run = null;
       $("stop").hidden = true;
       $("test").disabled = false;
+      offer();
       stopFollowing?.();
       stopFollowing = null;
-      if (mine.kind === "flow") { state.lastTest = { id, status: "done" }; await look(id); }
+      if (mine.kind === "flow") { state.lastTest = { id, status: "success" }; await look(id); }
     }
     const end = await (await fetch(`${urls.runs}${id}/state.json`)).json();
+    if (id !== shownId) return;
+    if (state.lastTest?.id === id) state.lastTest.status = end.status;
     mark(end.status, end.durationMs);
+    await loadViewers();
     const result = document.createElement("wm-result");
     for (const [k, v] of Object.entries({ frame: `${urls.runs}${id}/result.html`, download: `${urls.runs}${id}/result.json?download=1` })) result.setAttribute(k, v);
     let value;
@@ -147,8 +184,9 @@ export function tester({ $, urls, editor, graph, state, form, getPath, showPanel
     if (!id) return;
     const end = await (await fetch(`${urls.runs}${id}/state.json`)).json();
     if (end.args) form.value = end.args;
-    show(id, end.status);
     state.lastTest = { id, status: end.status };
+    view = "flow";
+    show(id, end.status);
     look(id);
     selectTab($("t-result"));
     toast("Inputs and values are those of that test");
@@ -169,6 +207,6 @@ export function tester({ $, urls, editor, graph, state, form, getPath, showPanel
       return null;
     }
   }
-  if (state.lastTest) { shownId = state.lastTest.id; look(state.lastTest.id); }
-  return { flow, step, about, evaluate };
+  if (state.lastTest) look(state.lastTest.id);
+  return { flow, step, about, evaluate, choose };
 }

@@ -19,8 +19,10 @@ const graph = $("graph"), panel = $("panel");
 const EMPTY = { type: "object", properties: {}, required: [], order: [] };
 
 // --- the document ---
+/** A schema with all parts that the editor counts on; what is there keeps its order. */
+const whole = (schema) => ({ ...schema, ...Object.fromEntries(Object.entries(EMPTY).filter(([k]) => !schema?.[k])) });
 const { path: movedTo, ...given } = state.value; // a draft of a deployed flow may be for another path
-const begin = { summary: "", description: "", ...given, value: { modules: [], ...given.value }, schema: { ...EMPTY, ...given.schema } };
+const begin = { summary: "", description: "", ...given, value: { modules: [], ...given.value }, schema: whole(given.schema) };
 const history = new model.History(begin);
 let selected = null, path = movedTo || state.path, savedPath = state.draftSavedAt ? path : null, base = state.base;
 let serverProblems = [], problems = [], saved = begin, stopLeaving = false;
@@ -95,6 +97,7 @@ function select(id, { reveal = true } = {}) {
   graph.selected = selected ?? undefined;
   $("flow-button").setAttribute("aria-pressed", String(!selected));
   panel.refresh();
+  tests.choose(selected);
   if (selected && reveal) graph.updateComplete.then(() => graph.reveal(selected));
 }
 /** After the tree changed: choose a step and put the cursor on it. */
@@ -254,7 +257,7 @@ async function infer(id) {
     gone.set(id, lost);
     const kept = Object.fromEntries(wanted.filter((k) => k in before || k in lost).map((k) => [k, before[k] ?? lost[k]]));
     const next = filled(kept, found.schema);
-    if (JSON.stringify(next) !== JSON.stringify(before)) changeFlow(model.setModule(value(), id, (m) => ({ ...m, value: { ...m.value, input_transforms: next } })), { tag: `${id}:value.content` });
+    if (JSON.stringify(sorted(next)) !== JSON.stringify(sorted(before))) changeFlow(model.setModule(value(), id, (m) => ({ ...m, value: { ...m.value, input_transforms: next } })), { tag: `${id}:value.content` });
   }
   panel.refresh();
 }
@@ -366,7 +369,8 @@ panel.addEventListener("wm-save", () => save());
 
 // --- graph or YAML ---
 let yamlShown = false, yamlFor = null, yamlProblem = null, converting = 0;
-const yaml = $("yaml");
+const yaml = Object.assign(document.createElement("wm-code"), { id: "yaml" }); // joins the page when it is first shown
+for (const [k, v] of [["language", "yaml"], ["label", "The flow as YAML"]]) yaml.setAttribute(k, v);
 const forYaml = () => Object.fromEntries(Object.entries(doc()).filter(([, v]) => v !== null && v !== "" && v !== undefined));
 async function fillYaml() {
   const shown = doc();
@@ -394,7 +398,7 @@ async function readYaml() {
   yamlTyped = text;
   yamlSays(answer.problem || null);
   if (answer.problem) return;
-  const next = { ...Object.fromEntries(["summary", "description", "tag", "timeout", "priority", "labels"].map((k) => [k, answer.value[k] ?? (k === "summary" || k === "description" ? "" : null)])), value: answer.value.value, schema: { ...EMPTY, ...answer.value.schema } };
+  const next = { ...Object.fromEntries(["summary", "description", "tag", "timeout", "priority", "labels"].map((k) => [k, answer.value[k] ?? (k === "summary" || k === "description" ? "" : null)])), value: answer.value.value, schema: whole(answer.value.schema) };
   if (JSON.stringify(sorted(next)) === JSON.stringify(sorted(doc()))) return;
   yamlFor = next;
   change(next, { tag: "yaml" });
@@ -413,6 +417,7 @@ async function showGraph(on) {
   $("as-yaml").setAttribute("aria-pressed", String(!on));
   $("graph-pane").hidden = !on;
   $("yaml-pane").hidden = on;
+  if (!on && !yaml.isConnected) $("yaml-box").append(yaml);
   if (!on) yaml.focus(); else if (yamlProblem) toast("The YAML cannot be read; the graph shows what could be read last", { level: "error" });
 }
 $("as-graph").addEventListener("click", () => showGraph(true));

@@ -160,6 +160,14 @@ def test_a_draft_is_kept_moved_and_discarded(post, alice, acme):
     assert not Draft.objects.exists()
 
 
+def test_a_draft_keeps_the_order_of_keys_so_that_it_compares_line_by_line(post, alice, acme):
+    value = holds(code(zebra="1", a="2", middle="3"))
+
+    post("draft", {"path": "u/alice/one", "value": value})
+
+    assert json.dumps(drafts.get_draft(alice, "u/alice/one", kind="flow").value) == json.dumps(value)
+
+
 def test_a_draft_of_a_flow_and_one_of_a_script_at_the_same_path_are_two(post, alice, acme):
     drafts.save_draft(alice, "u/alice/one", {"content": "x"}, base_hash=None)
     post("draft", {"path": "u/alice/one", "value": holds(code())})
