@@ -254,8 +254,12 @@ class FlowFollower:
                 await asyncio.sleep(max(FLOW_BATCH_S, 4 * cost) - cost)
                 await self._wait(watch)
 
+    async def _wished(self) -> bool:
+        await self._changed.wait()
+        return True
+
     async def _wait(self, watch: JobWatch) -> None:
-        waits = [asyncio.ensure_future(self._changed.wait())]
+        waits: list[asyncio.Future[bool]] = [asyncio.ensure_future(self._wished())]
         if self._chosen is not None:
             waits.append(asyncio.ensure_future(watch.wait(5.0)))
         try:

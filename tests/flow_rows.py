@@ -29,7 +29,7 @@ class FlowRows:
     ) -> None:
         self.value = value
         self.workspace_id = workspace_id
-        self.creator = {
+        self.creator: Json = {
             "created_by": username,
             "permissioned_as": f"u/{username}",
             "permissioned_as_email": f"{username}@example.com",

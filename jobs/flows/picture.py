@@ -497,32 +497,27 @@ def _rows(name: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
 
 # --- the timeline ---
 
-MOST_BARS = 1000
+MOST_BARS = 200  # of a step
 
 
 def timeline(run: FlowRun) -> dict[str, Any]:
     """When the steps ran, iterations included: {rows: [{id, bars: [{job, status, from, to, n?}]}], start, now, left_out}.
 
     `from` and `to` are seconds since the flow's start (`start`, ISO); `to` is null while it runs, `now` the seconds of
-    this moment or of the end. `left_out`: jobs beyond the first MOST_BARS are not drawn.
+    this moment or of the end. `left_out`: of a step more than MOST_BARS jobs ran; only the first are drawn.
     """
     top = _rows("picture_jobs", {"ids": [run.job_id]})[0]
     bars: dict[str, list[dict[str, Any]]] = {}
-    parents, count, left_out = {run.job_id: run.modules}, 0, False
+    parents, left_out = [run.job_id], False
     for _ in range(MAX_DEPTH):
-        rows = _rows("timeline_jobs", {"parents": list(parents), "limit": MOST_BARS + 1 - count})
-        if not rows:
+        if not parents:
             break
-        if count + len(rows) > MOST_BARS:
-            rows, left_out = rows[: MOST_BARS - count], True
-        count += len(rows)
-        parents = {}
+        rows = _rows("timeline_jobs", {"parents": parents, "each": MOST_BARS})
+        left_out = left_out or any(row["left_out"] for row in rows)
+        rows = [row for row in rows if not row["left_out"]]
         for row in rows:
-            if row["kind"] == JobKind.FLOW_BODY:
-                parents[row["id"]] = []
             bars.setdefault(str(row["flow_step_id"]), []).append(row)
-        if not parents or left_out:
-            break
+        parents = [row["id"] for row in rows if row["kind"] == JobKind.FLOW_BODY]
     _span_loops(run.modules, bars)
     known = [row for rows in bars.values() for row in rows if row["started_at"] is not None]
     start = top["started_at"] or min((row["started_at"] for row in known), default=None)

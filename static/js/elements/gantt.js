@@ -33,7 +33,7 @@ class Gantt extends LitElement {
     return html`<div class="ga" role="group" aria-label=${this.getAttribute("label") || "Timeline"}><div class="ga-corner"></div><div class="ga-axis" aria-hidden="true">${ticks.map((t) => html`<span ${css({ left: pc(t) })}>${tick(t)}</span>`)}</div>
       ${repeat(rows, (r) => r.id, (r) => html`<button type="button" class="ga-label" aria-current=${r.id === this.selected ? "true" : nothing} @click=${() => this.#tell({ id: r.id })}><b class="sid">${r.id}</b><span class="clip">${this.titles?.[r.id] ?? ""}</span></button>
         <div class="ga-lane" ${css({ backgroundSize: `${(step / span) * 100}% 100%` })}>${r.bars.map((b) => this.#bar(r, b, now, pc))}${over ? nothing : html`<i class="ga-now" ${css({ left: pc(now) })}></i>`}</div>`)}</div>
-      ${this.data.left_out ? html`<p class="ga-none dim">Only the first jobs are drawn. Iterations are listed at their loop.</p>` : nothing}`;
+      ${this.data.left_out ? html`<p class="ga-none dim">Of a step the first 200 runs are drawn. All iterations are listed at their loop.</p>` : nothing}`;
   }
   #bar(r, b, now, pc) {
     const to = b.to ?? now, words = `${b.n == null ? "" : `${b.n + 1}: `}${statusWord(b.status)}, ${duration((to - b.from) * 1000)}`;

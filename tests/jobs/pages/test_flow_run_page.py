@@ -278,9 +278,10 @@ def test_more_steps_cost_no_more_queries(browser_of: Browser, flow: Any) -> None
             rows.step(f"g{group}_0", rows.job(f"g{group}_0", "success"))
     browser = browser_of("alice")
 
-    costs = [queries_of(lambda rows=rows: browser.get(url(rows.id, "flow.json"))) for rows in (few, many)]
+    def cost(rows: FlowRows) -> int:
+        return queries_of(lambda: browser.get(url(rows.id, "flow.json")))
 
-    assert costs[0] == costs[1]
+    assert cost(few) == cost(many)
 
 
 def test_results_and_arguments_are_never_in_the_picture(browser_of: Browser, flow: Any) -> None:
@@ -329,6 +330,16 @@ def test_the_timeline_has_bars_for_attempts_and_iterations(browser_of: Browser, 
     assert [bar["status"] for bar in bars["c"]] == ["running"]
     assert bars["d"][2]["to"] is None
     assert answer["is_over"] is False
+
+
+def test_a_long_loop_hides_nothing_of_the_timeline(browser_of: Browser, flow: Any) -> None:
+    rows = looped(flow, ["success"] * 210)
+    rows.step("z", rows.job("z", "success"))
+
+    answer = browser_of("alice").get(url(rows.id, "timeline.json")).json()
+    bars = {row["id"]: row["bars"] for row in answer["rows"]}
+
+    assert (len(bars["d"]), len(bars["z"]), answer["left_out"]) == (200, 1, True)
 
 
 def test_strangers_get_nothing(browser_of: Browser, flow: Any) -> None:
