@@ -164,9 +164,10 @@ def _fork_ms() -> float:
 def _writes(count: int, n: int) -> tuple[float, float]:
     """(transactions, bytes of write-ahead log) a step of a flow. Nobody watches: each hint would be a query more.
 
-    The worker's own heartbeats and pings and our looking at the end are in it, less than 0.1 a step.
+    The worker's heartbeats and pings, our looking at the end and autovacuum are in it, so it takes many steps.
     """
-    flows = 5
+    flows = 20
+    harness.execute("VACUUM ANALYZE")
     transactions, log = _transactions(), _log_position()
     for _ in range(flows):
         _push(_steps(count, n))
