@@ -16,6 +16,18 @@ from jobs.runs import MAX_BATCH, Preview, RunOptions
 from workspaces.access import Caller
 from workspaces.errors import BadRequest, DomainError
 
+# Kinds of jobs that can run again by themselves; others are part of something.
+KINDS = frozenset(
+    {
+        JobKind.SCRIPT,
+        JobKind.PREVIEW,
+        JobKind.FLOW,
+        JobKind.FLOW_PREVIEW,
+        JobKind.FLOW_SCRIPT,
+        JobKind.SINGLE_STEP_FLOW,
+    }
+)
+
 # By path: {use_latest_version: bool, input_transforms: {name: {type: "static", value}}}
 Wishes = Mapping[str, Any]
 _NONE: Wishes = MappingProxyType({})

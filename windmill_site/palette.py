@@ -124,8 +124,11 @@ def _items(caller: Caller, words: list[str], base: str) -> Iterator[Hit]:
 
 def _runs(caller: Caller, text: str, base: str) -> Iterator[Hit]:
     """`>`: the newest runs that the words, or filters such as path:f/billing, match."""
-    query = run_list.parse_query({"q": text, "steps": "1" if text else ""})
-    for run in run_list.list_runs(caller, query, limit=MOST_HITS).runs:
+    found = run_list.list_runs(caller, run_list.parse_query({"q": text}), limit=MOST_HITS).runs
+    if not found:  # of steps of flows there are so many that they come only when there is nothing else
+        query = run_list.parse_query({"q": text, "steps": "1"})
+        found = run_list.list_runs(caller, query, limit=MOST_HITS).runs
+    for run in found:
         yield Hit(
             icon=run.icon or language_icon(run.job.script_lang or ""),
             title=run.title,

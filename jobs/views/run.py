@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 from jobs import listings, queue, reruns, run_list, runs, waiting
 from jobs.errors import JobNotFound
 from jobs.markup import frame_response, part_of, result_document
-from jobs.models import FLOW_KINDS, CompletedJob, Script
+from jobs.models import FLOW_KINDS, CompletedJob, JobKind, Script
 from jobs.run_list import Run
 from jobs.shapes import JobRow
 from jobs.views import flow_run
@@ -58,7 +58,9 @@ def _context(caller: Caller, job: JobRow) -> dict[str, Any]:
         "why": _why(caller, job),
         "may_cancel": runs.may_change(caller, job) and not job.is_completed,
         "may_force": bool(job.canceled_by) and job.status == "running",
-        "may_rerun": not (caller.is_operator and shown.is_preview),
+        "may_rerun": job.kind in reruns.KINDS
+        and not (caller.is_operator and (shown.is_preview or job.kind == JobKind.FLOW_SCRIPT)),
+        "has_code": job.kind in (JobKind.SCRIPT, JobKind.PREVIEW, JobKind.FLOW_SCRIPT),
         "edit_url": _edit_url(caller, job),
         "form_url": _form_url(caller, job),
         "progress": runs.get_progress(job.id) if job.status == "running" else None,
@@ -137,7 +139,7 @@ def _edit_url(caller: Caller, job: JobRow) -> str:
 
 
 def _form_url(caller: Caller, job: JobRow) -> str:
-    if job.runnable_id is None or not job.runnable_path:
+    if job.kind != JobKind.SCRIPT or job.runnable_id is None or not job.runnable_path:
         return ""
     return f"{pages.path_url('script-run', caller.workspace_id, job.runnable_path)}?fill={job.id}"
 

@@ -39,7 +39,7 @@ document.addEventListener("wm-connection", (e) => {
 document.querySelector(".run-tabs").addEventListener("click", (e) => { if (e.isTrusted && e.target.closest("[role=tab]")) touched = true; });
 
 // --- the code, loaded when it is asked for ---
-document.getElementById("p-code").addEventListener("wm-show", () => import("../elements/code.js"), { once: true });
+document.getElementById("p-code")?.addEventListener("wm-show", () => import("../elements/code.js"), { once: true });
 async function showLine(line) {
   await import("../elements/code.js");
   const code = document.getElementById("run-code");

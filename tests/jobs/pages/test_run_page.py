@@ -203,3 +203,25 @@ def test_arguments_of_any_text_are_shown_as_text(browser_of, finish):
     text = browser_of("alice").get(url(job_id)).content.decode()
 
     assert "<script>alert(1)" not in text
+
+
+@pytest.mark.parametrize("kind", ["flowdependencies", "identity"])
+def test_a_job_without_code_shows_none_and_cannot_run_again(browser_of, acme, kind):
+    job_id = queue.push_job(
+        queue.JobRequest(
+            workspace_id="acme",
+            kind=kind,
+            runnable_id=1,
+            runnable_path="f/shared/onboard",
+            tag="dependency",
+            args={},
+            created_by="alice",
+            permissioned_as="u/alice",
+            permissioned_as_email="alice@example.com",
+        )
+    )
+
+    text = browser_of("alice").get(f"/w/acme/runs/{job_id}/").content.decode()
+
+    assert 'id="t-code"' not in text
+    assert "Run again" not in text
