@@ -50,6 +50,11 @@ class FlowWorker:
         self._locks: dict[UUID, tuple[asyncio.Lock, int]] = {}
         self._errands: set[asyncio.Task[None]] = set()
 
+    @property
+    def taking(self) -> set[UUID]:
+        """Jobs that are claimed for a slot of this worker, or about to be, and not in it yet. Remove those that are."""
+        return self._driver.taking
+
     async def step_ended(self, claim: Claim, completion: Completion, *, streak: float) -> Claim | None:
         """Record the end of a step; answers the job that the slot goes on with. Raises LeaseOver.
 

@@ -300,7 +300,8 @@ class Worker:
                 if may_hold_unknown_jobs or self._queue.flow_store.lost_answers > self._lost_answers:
                     self._lost_answers = self._queue.flow_store.lost_answers
                     may_hold_unknown_jobs = True
-                    await self._queue.release_all_but(list(self._held))
+                    held = [*self._held, *((job_id, 1) for job_id in self._flows.taking)]
+                    await self._queue.release_all_but(held)
                     may_hold_unknown_jobs = False
                 claims = await self._queue.claim(tags=self.options.tags, limit=free)
             except QueueAway as exc:
@@ -340,6 +341,7 @@ class Worker:
         lease = (claim.id, claim.attempt)
         log = JobLog(self._logs, lease) if self.options.keep_logs else SilentLog(self._logs, lease)
         held = self._held[lease] = HeldJob(claim=claim, log=log)
+        self._flows.taking.discard(claim.id)
         self._occupancy.started(held.started_at)
         return held
 

@@ -86,6 +86,9 @@ class FlowDriver:
         self._worker = worker
         self._here = here
         self._known: OrderedDict[UUID, OpenFlow] = OrderedDict()
+        # Jobs that a write under way, or one that has just been answered, claims for a slot of this worker: they are
+        # held, though no slot knows yet. Whoever takes the claim removes its job.
+        self.taking: set[UUID] = set()
 
     async def flow_claimed(self, claim: Claim, *, may_take: bool) -> Advanced:
         """Look at a flow that was claimed, and let it go. Raises LeaseOver, FlowChanged (after many tries)."""
@@ -124,11 +127,14 @@ class FlowDriver:
             events = await begin(transaction)
             try:
                 await run.follow(events)
+                self.taking |= run.jobs.taken
                 applied = await self._store.apply(transaction.document(), transaction.texts)
             except FlowChanged:
+                self.taking -= run.jobs.taken
                 self._forget(transaction)
                 continue
             except BaseException:
+                self.taking -= run.jobs.taken
                 self._forget(transaction)
                 raise
             advanced = run.advanced(applied)

@@ -59,6 +59,11 @@ class StepJobs:
         row |= {"tag": FLOW_TAG, "args": {}, "place": None}
         self._transaction.jobs.append(row)
 
+    @property
+    def taken(self) -> set[UUID]:
+        """The id of the job for the calling slot, if there is one."""
+        return set() if self._taken is None else {UUID(self._taken[0]["id"])}
+
     def claim(self, applied: Applied) -> Claim | None:
         """The job for the calling slot, as if it had claimed it."""
         if self._taken is None:

@@ -20,6 +20,7 @@ from jobs.queue import JobRequest, push_parameters
 from tests.workers.conftest import RunningWorker, ScriptedRunner
 from windmill_site.data_folder import DataFolder
 from windmill_site.embedded_postgres import EmbeddedPostgres
+from workers.pg_queue import PgJobQueue
 from workers.runner import RunOutcome, RunRequest
 
 Start = Callable[..., RunningWorker]
@@ -115,6 +116,19 @@ def test_a_restart_under_load_loses_nothing_and_repeats_nothing(
     assert restarts == (0,)
 
 
+def push_flow(connection: psycopg.Connection[Any], value: dict[str, Any]) -> UUID:
+    return push(
+        connection,
+        "",
+        kind="flowpreview",
+        tag="outage",  # its steps inherit it
+        raw_code=None,
+        language=None,
+        raw_flow=value,
+        flow_state=initial_state(parse_flow_value(value)),
+    )
+
+
 def script(id: str, **inputs: str) -> dict[str, Any]:
     """A step; what it is given is its result. `inputs` are expressions."""
     transforms = {name: {"type": "javascript", "expr": expr} for name, expr in inputs.items()}
@@ -136,16 +150,7 @@ def test_a_flow_goes_on_after_every_restart_and_runs_each_step_once(
     sequence = [script(f"step_{n}", after="previous_result") for n in range(20)]
     flow = {"modules": [*sequence, {"id": "loop", "value": loop}, script("end", all="results.loop")]}
     with connect(server.dsn()) as connection:
-        id = push(
-            connection,
-            "",
-            kind="flowpreview",
-            tag="outage",  # its steps inherit it
-            raw_code=None,
-            language=None,
-            raw_flow=flow,
-            flow_state=initial_state(parse_flow_value(flow)),
-        )
+        id = push_flow(connection, flow)
     worker = run_worker(server.dsn(), runner=SlowRunner(), slots=8, tags=["outage"])
 
     for steps in (10, 40, 100):
@@ -166,6 +171,47 @@ def test_a_flow_goes_on_after_every_restart_and_runs_each_step_once(
     assert statuses == [("success", 0)]
     ran = [request.claim.id for request in worker.runner.requests]
     assert len(ran) == len(set(ran)) == 20 + 60 * 2 + 1
+
+
+class AnswersLate(PgJobQueue):
+    """The next step has been claimed, and before the worker hears of it, it puts back what it does not know."""
+
+    def __init__(self, *, worker: str) -> None:
+        super().__init__(worker=worker)
+        self.put_back = 0
+        self._apply = self.flow_store.apply
+        self.flow_store.apply = self._apply_and_wait  # type: ignore[method-assign]
+
+    async def _apply_and_wait(self, document: Any, texts: Any) -> Any:
+        applied = await self._apply(document, texts)
+        before = self.put_back
+        self.flow_store.lost_answers += 1
+        self._wake(None)
+        while self.put_back == before:
+            await asyncio.sleep(0.005)
+        return applied
+
+    def on_work(self, callback: Any) -> Any:
+        self._wake = callback
+        return super().on_work(callback)
+
+    async def release_all_but(self, held: Any) -> int:
+        released = await super().release_all_but(held)
+        self.put_back += 1
+        return released
+
+
+def test_a_step_that_is_on_its_way_to_its_slot_is_not_put_back(
+    server: EmbeddedPostgres, run_worker: Start, wait_until: Any
+) -> None:
+    flow = {"modules": [script("a"), script("b"), script("c")]}
+    worker = run_worker(server.dsn(), queue_class=AnswersLate, runner=SlowRunner(), tags=["outage"])
+    with connect(server.dsn()) as connection:
+        push_flow(connection, flow)
+
+        wait_until(lambda: is_empty(connection), timeout_s=60)
+
+    assert len(worker.runner.requests) == 3
 
 
 def test_a_job_that_finished_while_the_database_was_away_is_recorded_when_it_is_back(
