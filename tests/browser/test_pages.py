@@ -27,6 +27,8 @@ PAGES = {
     "versions of a flow": "flows/f/billing/onboard/versions/",
     "move a flow": "move/flows/f/billing/onboard/",
     "import a flow": "flows/import/",
+    "flow editor": "flows/f/billing/onboard/edit/",
+    "new flow": "flows/new/",
     "runs with steps": "runs/?steps=1",
     "missing flow": "flows/f/billing/onbord/",
     "variables": "variables/",
