@@ -143,10 +143,10 @@ addMenu.addEventListener("keydown", (e) => {
   e.preventDefault();
   all[(to + all.length) % all.length].focus();
 });
-addMenu.addEventListener("toggle", (e) => { if (e.newState === "open") addMenu.querySelector("button").focus(); });
 function askKind(place, anchor) {
   slot = place;
   addMenu.showPopover({ source: anchor });
+  addMenu.querySelector("button").focus(); // at once: the next key is for the menu
 }
 graph.addEventListener("wm-flow-add", (e) => askKind({ list: e.detail.list, index: e.detail.index }, e.detail.anchor));
 $("add-first").addEventListener("click", (e) => askKind(after(selected), e.currentTarget));
