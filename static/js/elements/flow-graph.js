@@ -150,12 +150,12 @@ class FlowGraph extends LitElement {
   #node(n, home) {
     const state = this.state(n.id), on = n.id === this.selected, error = this.errors?.[n.id];
     return guard([n, state, on, home, error, this.editable], () => {
-      const m = n.module, { status } = state, sub = state.note || subtitle(m), flags = marks(m);
+      const m = n.module, { status } = state, sub = state.note || (status === "scheduled" && state.until ? `${state.retries ? "Again at" : "Sleeps until"} ${new Date(state.until).toLocaleTimeString()}` : subtitle(m)), flags = marks(m);
       return html`<button type="button" class="fg-node ${n.role} ${n.folded ? "folded" : ""}" data-id=${n.id} data-status=${status} tabindex=${home ? 0 : -1} aria-current=${on ? "true" : nothing} ${box(n, NODE.w, NODE.h)}
           @click=${() => this.pick(n.id)} @dblclick=${() => this.#tell("wm-open", { id: n.id })} @focus=${() => this.#focus(n.id)}>
           <span class="fg-ico">${ico(nodeIcon(m, status), status === "running" ? "spin" : "")}</span>
           <span class="fg-txt"><b>${title(m)}</b><span class="fg-sub"><span class="clip">${sub}</span>${state.retries ? html`<span class="fg-retry" title="${state.retries} failed attempt${state.retries === 1 ? "" : "s"}">${ico("rotate-ccw")}${state.retries}<span class="vh"> failed attempts</span></span>` : nothing}${flags.map(([name, words]) => html`<span class="fg-mark" title=${words}>${ico(name)}<span class="vh">${words}</span></span>`)}</span></span>
-          ${status === "running" && state.started_at ? html`<time class="fg-dur num" datetime=${state.started_at} data-elapsed></time>` : state.duration_ms != null ? html`<span class="fg-dur num">${duration(state.duration_ms)}</span>` : nothing}
+          ${status === "running" && state.started_at ? html`<time class="fg-dur num" datetime=${state.started_at} data-elapsed></time>` : state.duration_ms != null && status !== "skipped" ? html`<span class="fg-dur num">${duration(state.duration_ms)}</span>` : nothing}
           <span class="vh">${this.editable && status === "pending" ? "" : statusWord(status)}, step</span><span class="sid">${n.id}</span>
           ${error ? html`<span class="fg-error" title=${error}><span class="vh">Problem: ${error}</span></span>` : nothing}</button>
         ${n.container ? html`<button type="button" class="fg-fold" tabindex=${home ? 0 : -1} aria-expanded=${!n.folded} aria-label="${n.folded ? "Unfold" : "Fold"} ${title(m)}${n.folded ? `, ${n.inside} steps inside` : ""}" ${css({ left: `${n.x}px`, top: `${n.y + NODE.h / 2}px` })} @click=${() => this.#fold(n.id)}>${n.folded ? html`<span class="num">${n.inside}</span>` : nothing}${ico(n.folded ? "chevron-right" : "chevron-down")}</button>` : nothing}`;

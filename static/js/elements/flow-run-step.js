@@ -136,7 +136,7 @@ class FlowRunStep extends LitElement {
   #notes(s) {
     const when = s.until && html`<time datetime=${s.until} title=${new Date(s.until).toLocaleString()}>${new Date(s.until).toLocaleTimeString()}</time>`;
     return html`${s.status === "suspended" ? html`<div class="notice wait">${ico("hand")}<div><strong>Waits for approval before this step starts</strong>${when ? html`<p>Until ${when}.</p>` : nothing}</div></div>` : nothing}
-      ${s.status === "scheduled" && when ? html`<div class="notice info">${ico("clock")}<div><strong>${s.retries ? "Tried again" : "Sleeping"} until ${when}</strong>${s.retries ? html`<p>${s.retries} attempt${s.retries === 1 ? "" : "s"} failed so far.</p>` : nothing}</div></div>` : nothing}
+      ${s.status === "scheduled" && when ? html`<div class="notice info">${ico("clock")}<div><strong>${s.retries ? "It is tried again at" : "Sleeping until"} ${when}</strong>${s.retries ? html`<p>${s.retries} attempt${s.retries === 1 ? "" : "s"} failed so far.</p>` : nothing}</div></div>` : nothing}
       ${s.status === "queued" ? html`<div class="notice info">${ico("clock")}<div><strong>In the queue.</strong> ${this.job ? html`<a class="link" href=${this.#base()}>Why it waits</a>` : nothing}</div></div>` : nothing}
       ${s.off ? html`<p class="help pad-x">Another branch was taken, so this step does not run.</p>` : nothing}`;
   }
