@@ -127,7 +127,9 @@ def wide_flow(steps: int) -> Module:
             script(one),
             loop(two, [script(rest[0]), script(rest[1])]),
             branch_one(
-                three, [[script(rest[2]), script(rest[3])]], [script(rest[4]), script(rest[5]), script(rest[6])]
+                three,
+                [[script(rest[2]), script(rest[3])]],
+                [script(rest[4]), script(rest[5]), script(rest[6])],
             ),
         ]
     modules += [script(f"last_{n}") for n in range(steps % 10)]

@@ -39,7 +39,11 @@ LAYOUTS = """async (flows) => {
   for (const flow of flows) for (const roomy of [false, true]) {
     const from = performance.now(), p = layout(flow, { roomy });
     report.worst = Math.max(report.worst, performance.now() - from);
-    const things = [...p.nodes.map((n) => ({ ...n, w: NODE.w, h: NODE.h })), ...p.pills.map((l) => ({ ...l, x: l.x - l.w / 2 })), ...p.strips.map((s) => ({ ...s, h: 16 }))];
+    const things = [
+      ...p.nodes.map((n) => ({ ...n, w: NODE.w, h: NODE.h })),
+      ...p.pills.map((l) => ({ ...l, x: l.x - l.w / 2 })),
+      ...p.strips.map((s) => ({ ...s, h: 16 })),
+    ];
     report.nodes += p.nodes.length;
     things.forEach((a, i) => {
       if (a.x < -0.01 || a.y < -0.01 || a.x + a.w > p.w + 0.01 || a.y + a.h > p.h + 0.01) report.outside++;
@@ -47,7 +51,8 @@ LAYOUTS = """async (flows) => {
     });
     // A frame holds a node whole or not at all.
     for (const b of p.boxes) for (const t of things) {
-      if (overlap(b, t) && !(t.x >= b.x && t.y >= b.y && t.x + t.w <= b.x + b.w && t.y + t.h <= b.y + b.h)) report.crossed++;
+      const inside = t.x >= b.x && t.y >= b.y && t.x + t.w <= b.x + b.w && t.y + t.h <= b.y + b.h;
+      if (overlap(b, t) && !inside) report.crossed++;
     }
     if (JSON.stringify(p) !== JSON.stringify(layout(JSON.parse(JSON.stringify(flow)), { roomy }))) report.different++;
   }
@@ -129,7 +134,9 @@ def test_a_changed_status_touches_only_its_own_step(gallery: Gallery, page: Page
             if (m.target.closest?.(".fg-edges, .fg-map")) continue;
             ids.add(at?.dataset.id ?? "?");
           } });
-          watch.observe(graph.querySelector(".fg-world"), { subtree: true, childList: true, attributes: true, attributeFilter: ["data-status", "tabindex", "class"] });
+          const attributeFilter = ["data-status", "tabindex", "class"];
+          const all = { subtree: true, childList: true, attributes: true, attributeFilter };
+          watch.observe(graph.querySelector(".fg-world"), all);
           graph.patch({ g3_0: { status: "success", duration_ms: 5 } });
           await graph.updateComplete;
           await new Promise(requestAnimationFrame);
