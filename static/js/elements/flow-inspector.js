@@ -31,9 +31,9 @@ class FlowInspector extends LitElement {
   #tests = new Map(); // id -> arguments typed in for testing the step alone
   createRenderRoot() { return this; }
   refresh() { this.requestUpdate(); }
-  /** Shows a tab of what is selected, by name. */
+  /** Shows a tab of the chosen step, by name: code, inputs, advanced or test. */
   show(tab) {
-    this.#chosen[this.#module ? "step" : "flow"] = tab;
+    this.#chosen.step = tab;
     this.requestUpdate();
   }
   get #module() { return this.editor?.selected ? model.find(this.editor.value, this.editor.selected)?.module : null; }

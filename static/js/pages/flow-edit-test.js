@@ -67,7 +67,7 @@ export function tester({ $, urls, editor, graph, state, form, getPath, showPanel
       openDock();
       show(id, "running");
       selectTab($("t-logs"));
-      if (what.kind === "flow") { graph.states = {}; watchSteps(id); }
+      if (what.kind === "flow") { graph.states = {}; watched = {}; watchSteps(id); }
     } catch (error) {
       toast(error.message, { level: "error" });
     } finally { $("test").disabled = !!run; }
@@ -92,13 +92,19 @@ export function tester({ $, urls, editor, graph, state, form, getPath, showPanel
     stopFollowing = follow(urls.socket + id, { status: () => look(id), done: () => look(id) });
     look(id);
   }
-  let looking = false;
+  let looking = false, watched = {}; // loop id -> the iteration that is shown
+  graph.addEventListener("wm-iteration", async (e) => {
+    watched = { ...watched, [e.detail.id]: e.detail.n };
+    await look(run?.id ?? state.lastTest.id);
+    if (view === "step" && jobOf(chosen)) turnTo("step");
+  });
+  graph.addEventListener("wm-iterations", () => window.open(`${urls.runs}${run?.id ?? state.lastTest.id}/`, "_blank", "noopener"));
   async function look(id) {
     clearTimeout(timer);
     if (looking) { timer = setTimeout(() => look(id), AGAIN); return; }
     looking = true;
     try {
-      const answer = await fetch(`${urls.runs}${id}/flow.json`);
+      const answer = await fetch(`${urls.runs}${id}/flow.json?watch=${encodeURIComponent(JSON.stringify(watched))}`);
       if (answer.ok && id === (run?.id ?? state.lastTest?.id)) {
         const found = await answer.json();
         states = found.states;
