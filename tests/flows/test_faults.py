@@ -320,6 +320,38 @@ def test_a_worker_that_leaves_finishes_its_step_and_another_one_takes_over(
     assert_each_step_once(run)
 
 
+def test_a_worker_that_leaves_at_once_puts_its_step_back(
+    start: Start, worker: Hand, gate: Gate, crew: Crew
+) -> None:
+    gate.close("b")
+    run = start(gate.step("a"), gate.step("b"), gate.step("c"))
+    gate.wait_for("b")
+
+    worker.stop()
+    gate.open()
+    crew.hire()
+
+    assert (run.wait(60).outcome, run.result) == ("success", "c 1")
+    assert restarts(run) == {}
+    assert gate.visits == {"a": 1, "b": 2, "c": 1}
+    assert_each_step_once(run)
+
+
+def test_a_worker_that_leaves_at_once_ends_steps_that_share_a_folder(
+    start: Start, worker: Hand, gate: Gate, crew: Crew
+) -> None:
+    gate.close("b")
+    run = start(gate.step("a"), gate.step("b"), gate.step("c"), same_worker=True)
+    gate.wait_for("b")
+
+    worker.stop()
+
+    assert run.wait(60).outcome == "failure"
+    assert run.result["error"]["name"] == "SharedFolderLost"
+    assert gate.visits == {"a": 1, "b": 1}
+    assert_each_step_once(run)
+
+
 def test_two_workers_on_one_loop_count_every_iteration_once(
     start: Start, worker: Hand, gate: Gate, crew: Crew
 ) -> None:
