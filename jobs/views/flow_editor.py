@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from jobs import drafts, flow_runs, listings, runs, scripts, tags
 from jobs.flows import deployed, peeking, trying
 from jobs.flows.text import BadText, flow_from_text, to_yaml
-from jobs.flows.value import BadFlow, parse_flow_value
+from jobs.flows.value import BadFlow, ScriptRef, SubFlow, parse_flow_value
 from jobs.listings import JobFilters
 from jobs.models import Draft, Flow, FlowVersion, JobKind, Script
 from jobs.payloads import Payload
@@ -211,7 +211,7 @@ def _missing_callees(caller: Caller, value: dict[str, Any]) -> list[dict[str, st
     """Steps that run a script or flow which does not exist, or which the caller may not read."""
     wanted: dict[str, list[tuple[str, str]]] = {"script": [], "flow": []}
     for place, module in parse_flow_value(value).every_module():
-        if module.value.type in wanted:
+        if isinstance(module.value, ScriptRef | SubFlow):
             wanted[module.value.type].append((place, module.value.path))
     problems = []
     for kind, uses in wanted.items():

@@ -297,10 +297,10 @@ export function mapExpressions(part, edit, path = []) {
 const rewrite = (part, map) => mapExpressions(part, (expr) => eachReference(expr, (id) => map.get(id) ?? id));
 
 /** Gives a step another id; expressions and early_return that name it follow. */
-export function rename(value, from, to) {
-  if (from === to || idProblem(value, to, from)) return value;
-  const next = rewrite(setModule(value, from, (m) => ({ ...m, id: to })), new Map([[from, to]]));
-  return next.early_return === from ? { ...next, early_return: to } : next;
+export function rename(value, id, to) {
+  if (id === to || idProblem(value, to, id)) return value;
+  const next = rewrite(setModule(value, id, (m) => ({ ...m, id: to })), new Map([[id, to]]));
+  return next.early_return === id ? { ...next, early_return: to } : next;
 }
 
 // --- branches ---

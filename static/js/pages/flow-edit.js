@@ -534,7 +534,7 @@ async function deploy(parent) {
     location.assign(url);
   } catch (error) {
     $("deploy-problem").hidden = false;
-    $("deploy-problem").querySelector("p").textContent = error.message;
+    $("deploy-reason").textContent = error.message;
   } finally { $("deploy-now").disabled = false; }
 }
 async function conflict(theirs) {
