@@ -326,6 +326,35 @@ export function upTo(value, id) {
   return next;
 }
 
+// --- values from outside ---
+
+/** Why a value that was typed as text cannot be drawn, with the place; "" when it can. Ids may be missing. */
+export function malformed(value) {
+  const lists = [["modules", value?.modules]];
+  for (const name of ["failure_module", "preprocessor_module"]) if (value?.[name] !== undefined && value[name] !== null) lists.push([name, [value[name]]]);
+  while (lists.length) {
+    const [place, list] = lists.pop();
+    if (!Array.isArray(list)) return `${place} should be a list of steps`;
+    for (const [i, m] of list.entries()) {
+      const here = place.endsWith("modules") || place.endsWith("default") ? `${place}[${i}]` : place, v = m?.value;
+      if (!isObject(m) || !isObject(v) || typeof v.type !== "string") return `${here} is no step: it needs a value with a type`;
+      if (m.id !== undefined && typeof m.id !== "string") return `${here}.id should be text`;
+      if (v.type.endsWith("loopflow")) lists.push([`${here}.value.modules`, v.modules]);
+      if (v.type === "branchone") lists.push([`${here}.value.default`, v.default]);
+      if (!v.type.startsWith("branch")) continue;
+      if (!Array.isArray(v.branches) || !v.branches.every(isObject)) return `${here}.value.branches should be a list of branches`;
+      v.branches.forEach((b, n) => lists.push([`${here}.value.branches[${n}].modules`, b.modules]));
+    }
+  }
+  return "";
+}
+/** The value with an id for every step that has none. */
+export function withIds(value) {
+  let next = value;
+  for (const { module, path } of walk(value)) if (!module.id) next = update(next, [...path, "id"], () => nextId(next));
+  return next;
+}
+
 // --- faults that can be seen without the server ---
 
 /** The module a place such as "modules[2].value.branches[0].expr" is in: its id, else null. */

@@ -320,6 +320,32 @@ def test_a_place_of_the_server_names_the_innermost_step(model: Model) -> None:
     assert model("places.map((p) => m.moduleAt(f, p))", given, places=places) == ["d", "b", None]
 
 
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ({"modules": [None]}, "modules[0]"),
+        ({"modules": 5}, "modules should be a list"),
+        ({"modules": [{"id": "a"}]}, "modules[0]"),
+        ({"modules": [{"value": {"type": "forloopflow"}}]}, "modules[0].value.modules"),
+        ({"modules": [{"value": {"type": "branchall", "branches": [None]}}]}, "modules[0].value.branches"),
+        ({"modules": [{"id": 5, "value": {"type": "identity"}}]}, "modules[0].id"),
+        ({"modules": [], "failure_module": []}, "failure_module"),
+        ({"modules": [{"value": {"type": "identity"}}]}, ""),
+    ],
+)
+def test_typed_values_that_cannot_be_drawn_are_told_with_their_place(
+    model: Model, value: Any, fault: str
+) -> None:
+    assert model("m.malformed(f)", value).startswith(fault)
+    assert bool(model("m.malformed(f)", value)) == bool(fault)
+
+
+def test_steps_without_an_id_get_one(model: Model) -> None:
+    given = flow(code("b"), loop("", code("")))
+
+    assert shape(model("m.withIds(f)", given)["modules"]) == ["b", ["a", ["c"]]]
+
+
 def test_undo_goes_back_and_forth_and_typing_is_one_step(model: Model) -> None:
     seen = model(
         """(() => { const h = new m.History('0'), seen = [];

@@ -398,6 +398,9 @@ async function readYaml() {
   yamlTyped = text;
   yamlSays(answer.problem || null);
   if (answer.problem) return;
+  const fault = model.malformed(answer.value.value);
+  if (fault) return yamlSays({ message: fault });
+  answer.value.value = model.withIds(answer.value.value);
   const next = { ...Object.fromEntries(["summary", "description", "tag", "timeout", "priority", "labels"].map((k) => [k, answer.value[k] ?? (k === "summary" || k === "description" ? "" : null)])), value: answer.value.value, schema: whole(answer.value.schema) };
   if (JSON.stringify(sorted(next)) === JSON.stringify(sorted(doc()))) return;
   yamlFor = next;
