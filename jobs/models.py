@@ -571,7 +571,9 @@ class JobCleanup(models.Model):
     job_id = models.UUIDField(primary_key=True)
     top_id = models.UUIDField()  # of a step: the topmost flow around it; otherwise the job itself
     after_s = models.IntegerField()  # seconds after the end of `top_id`
-    due_at = models.DateTimeField(null=True, blank=True)  # null: `top_id` has not ended, or nobody has looked yet
+    due_at = models.DateTimeField(
+        null=True, blank=True
+    )  # null: `top_id` has not ended, or nobody has looked yet
 
     class Meta:
         db_table = "job_cleanup"
@@ -593,7 +595,9 @@ class ConcurrencyPlace(models.Model):
 
     job_id = models.UUIDField(primary_key=True)
     key = models.CharField(max_length=255)
-    ended_at = models.DateTimeField(null=True, blank=True)  # filled in when somebody looks after the job's end
+    ended_at = models.DateTimeField(
+        null=True, blank=True
+    )  # filled in when somebody looks after the job's end
 
     class Meta:
         db_table = "concurrency_key"

@@ -110,9 +110,7 @@ def decode_payload(payload: str) -> Any:
     try:
         decoded = base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
     except (binascii.Error, ValueError) as exc:
-        raise BadRequest(
-            "query: payload is not base64; expected the base64 of a JSON object"
-        ) from exc
+        raise BadRequest("query: payload is not base64; expected the base64 of a JSON object") from exc
     return parse_json(decoded) if decoded.strip() else None
 
 

@@ -68,9 +68,7 @@ def choose_tag(*, workspace_id: str, asked: str | None, language: str, args: dic
 
 def interpolate(text: str, *, workspace_id: str, args: dict[str, Any]) -> str:
     """`$workspace` and `$args[a.b]` in a tag or a concurrency key, replaced."""
-    return _ARGUMENT.sub(
-        lambda match: _argument(args, match[1]), text.replace("$workspace", workspace_id)
-    )
+    return _ARGUMENT.sub(lambda match: _argument(args, match[1]), text.replace("$workspace", workspace_id))
 
 
 def has_own_default_tags(workspace_id: str) -> bool:

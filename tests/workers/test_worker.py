@@ -154,7 +154,9 @@ def test_a_forced_cancel_ends_the_job_in_the_database_and_then_on_the_worker(
     job = make_job(raw_code="wait")
     is_running(job)
 
-    assert canceling.cancel_job(job_id=job, workspace_id="test", username="bob", reason=None, force=True) is True
+    assert (
+        canceling.cancel_job(job_id=job, workspace_id="test", username="bob", reason=None, force=True) is True
+    )
 
     wait_until(lambda: worker.runner.cancelled == [job])
     assert CompletedJob.objects.get(pk=job).status == JobStatus.CANCELED
