@@ -1,8 +1,8 @@
 """Addresses of the pages of scripts, flows and runs, below /w/<workspace>/ (UI.md section 5).
 
 A path holds slashes, so the fixed words edit, run and versions, in which no path ends, come after it; deeds (archive/…)
-come before it. What stands directly below scripts/ and is no path (new, editor/…) cannot be one either: paths begin with
-u/, f/ or g/.
+come before it. What stands directly below scripts/ and is no path (new, editor/…) cannot be one either: paths begin
+with u/, f/ or g/.
 """
 
 from django.urls import path
