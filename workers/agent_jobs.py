@@ -62,7 +62,7 @@ class AgentJobs:
         while (ended := await store.ended(job_id)) is None:
             await asyncio.sleep(pause_s)
             pause_s = min(_LONGEST_PAUSE_S, pause_s * 1.5)
-        return ended.status in ("success", "skipped"), await store.value({"job": str(job_id)})
+        return ended.is_success, await store.value({"job": str(job_id)})
 
     async def _cancel(self, job_id: UUID, request: RunRequest) -> None:
         with contextlib.suppress(JobNotFound):  # it has just ended

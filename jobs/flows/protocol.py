@@ -29,6 +29,11 @@ class ChildEnded:
     status: str  # JobStatus
     stopped: Mapping[str, bool] | None = None  # a body that ended by stop_after_if: {"skip": ...}
 
+    @property
+    def is_success(self) -> bool:
+        """Whether the flow goes on with its result."""
+        return self.status in ("success", "skipped")
+
 
 Event = Wake | ChildEnded
 
