@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from jobs.models import JobKind
+from jobs.queue import JobRequest
 from workers.logs import JobLog
 
 TAG = "init_script"
@@ -28,6 +30,22 @@ class InitScriptFailed(Exception):
     def __init__(self, message: str, log: str) -> None:
         super().__init__(message)
         self.log = log
+
+
+def job(script: str, *, worker: str) -> JobRequest:
+    """The job by which everybody can look at what it did."""
+    return JobRequest(
+        workspace_id=WORKSPACE,
+        kind=JobKind.PREVIEW,
+        tag=TAG,
+        created_by=worker,
+        permissioned_as=f"u/{worker}",
+        permissioned_as_email=EMAIL,
+        args={},
+        runnable_path=f"init_script_{worker}",
+        raw_code=script,
+        language="bash",
+    )
 
 
 async def run(script: str, *, environment: Mapping[str, str], log: JobLog, timeout_s: float) -> str:

@@ -12,7 +12,7 @@ from workers.runner import Runner
 from workers.runtimes import Limits
 from workers.sandbox_runner import SandboxRunner
 from workers.tags import resolve_tags
-from workers.worker import WorkerOptions
+from workers.worker_options import WorkerOptions
 
 logger = logging.getLogger(__name__)
 

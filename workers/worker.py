@@ -1,74 +1,35 @@
-"""The worker: claims jobs, runs them in its slots, keeps their leases, records what came of them.
+"""The worker: its life, what it claims for its slots, the leases that it keeps, and what others see of it.
 
 One process, one event loop, and no state that matters: whatever a worker was doing when it died, another one goes on.
-Tasks: the claimer, a task a job, the log writer, group commit of results, heartbeat, ping.
+Tasks: the claimer, a task a job (workers.job_runs), the log writer, group commit of results, heartbeat, ping.
 """
 
 import asyncio
 import contextlib
-import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterator
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError
-
-from jobs.cache import Hit
-from jobs.flows import locking
-from jobs.flows.store import LeaseOver
-from jobs.models import FLOW_KINDS, JobKind, JobStatus
-from jobs.queue import Claim, Completion, JobRequest, canceled_error
-from workers import arguments, failures, host, init_script, results
+from jobs.queue import Claim
+from workers import host, init_script, results
 from workers.agent_jobs import AgentJobs
-from workers.environment import EnvironmentSource
 from workers.flows import FlowWorker
-from workers.group_commit import GroupCommit
 from workers.held_job import HeldJob, Stop
 from workers.job_queue import CancelRequest, JobQueue, Lease, QueueAway, WorkerReport
+from workers.job_runs import AWAY_RETRY_S, JobRuns
 from workers.logs import JobLog, LogWriter, SilentLog
 from workers.occupancy import Occupancy
-from workers.options import JobOptions, is_bound
-from workers.runner import Runner, RunnerLost, RunRequest
-from workers.threads import in_thread
-from workspaces import job_tokens
-from workspaces.errors import DomainError
+from workers.options import JobOptions
+from workers.runner import Runner
+from workers.worker_options import WorkerOptions
 
-T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 IDLE_POLL_S = 1.0  # while notifications arrive: finds jobs that became due, and whatever a lost hint told of
 PING_S = 5.0
 RECORD_LIMIT_S = 30.0  # how long a leaving worker waits for a database that is away
-_AWAY_RETRY_S = 0.5
 _LONGEST_TIMER_S = 3600.0  # beyond, polling finds it soon enough
-_COMPLETION_BATCH_CHARS = 16 * 1024 * 1024
-_COMPLETION_BATCH = 500
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkerOptions:
-    """How a worker behaves. Built from settings by the command, by hand in tests."""
-
-    name: str
-    instance: str  # host
-    group: str
-    tags: Sequence[str]
-    slots: int
-    version: str
-    environment: EnvironmentSource
-    poll_s: float  # between claims while notifications do not arrive (SLEEP_QUEUE)
-    heartbeat_s: float
-    max_timeout_s: int  # TIMEOUT
-    default_timeout_s: int | None  # JOB_DEFAULT_TIMEOUT
-    token_expiry_s: int
-    max_result_size_mb: int
-    max_log_size_mb: int
-    keep_logs: bool
-    restart_limit: int
-    init_script: str = ""
 
 
 class Worker:
@@ -110,15 +71,17 @@ class Worker:
             look_again_in=self._look_again_in,
             options=self._options,
         )
-        self._agents = AgentJobs(queue, lend_slot=self._lend_slot)
+        self._runs = JobRuns(
+            options,
+            queue=queue,
+            runner=runner,
+            flows=self._flows,
+            options=self._options,
+            agents=AgentJobs(queue, lend_slot=self._lend_slot),
+            is_draining=self._draining.is_set,
+        )
         self._lent_slots = 0
         self._lost_answers = 0
-        self._completions = GroupCommit(
-            self._complete,
-            weight=lambda completion: len(completion.result),
-            max_weight=_COMPLETION_BATCH_CHARS,
-            max_items=_COMPLETION_BATCH,
-        )
 
     # --- life --------------------------------------------------------------------------------------------------
 
@@ -172,7 +135,7 @@ class Worker:
                 return
             except QueueAway as exc:
                 logger.warning("waiting for the database: %s", exc)
-                await _wait(self._draining, timeout_s=_AWAY_RETRY_S)
+                await _wait(self._draining, timeout_s=AWAY_RETRY_S)
 
     async def _work(self) -> None:
         if not self._draining.is_set():
@@ -240,18 +203,7 @@ class Worker:
         return self._state != "failed"
 
     async def _start_init_job(self, script: str) -> Claim:
-        request = JobRequest(
-            workspace_id=init_script.WORKSPACE,
-            kind=JobKind.PREVIEW,
-            tag=init_script.TAG,
-            created_by=self.options.name,
-            permissioned_as=f"u/{self.options.name}",
-            permissioned_as_email=init_script.EMAIL,
-            args={},
-            runnable_path=f"init_script_{self.options.name}",
-            raw_code=script,
-            language="bash",
-        )
+        request = init_script.job(script, worker=self.options.name)
         while True:
             with contextlib.suppress(QueueAway):
                 return await self._queue.start_own(request)
@@ -278,7 +230,7 @@ class Worker:
         finally:
             held.is_executing = False
             try:
-                await self._record(held, outcome)
+                await self._runs.record(held, outcome)
             finally:
                 held.log.abandon()
                 self._let_go(held)
@@ -373,253 +325,10 @@ class Worker:
     async def _run_job(self, held: HeldJob) -> None:
         next_claim = None
         try:
-            if held.claim.kind in FLOW_KINDS:
-                next_claim = await self._advance_flow(held)
-            else:
-                outcome = await self._execute(held)
-                next_claim = await self._record(held, outcome)
-                await self._leave_place(held)
-        except Exception:
-            logger.exception("recording job=%s failed; its lease will run out", held.claim.id)
+            next_claim = await self._runs.run(held)
         finally:
             held.log.abandon()
             self._let_go(held, next_claim=next_claim)
-
-    # --- options -----------------------------------------------------------------------------------------------
-
-    async def _take_place(self, held: HeldJob) -> bool:
-        """Whether the job may run now. False: it waits in the queue again."""
-        held.is_recording = True  # the lease may end here
-        try:
-            if await self._options.may_begin(held.claim):
-                return True
-        finally:
-            held.is_recording = False
-        held.stop = Stop.HELD_BACK
-        return False
-
-    async def _leave_place(self, held: HeldJob) -> None:
-        if held.stop is not Stop.HELD_BACK:
-            await self._options.left(held.claim)
-
-    # --- flows -------------------------------------------------------------------------------------------------
-
-    async def _advance_flow(self, held: HeldJob) -> Claim | None:
-        """Look at a flow; nothing of it stays in this slot but, perhaps, its next step."""
-        claim = held.claim
-        if not await self._take_place(held):
-            return None
-        held.is_recording = True  # what comes of it is fenced by the flow's version
-        if (hit := await self._options.find_flow_result(claim)) is not None:
-            next_claim = await self._record(held, self._from_cache(held, hit))
-            await self._leave_place(held)
-            return next_claim
-        try:
-            return await self._flows.flow_claimed(claim, streak=self._streak(held))
-        except LeaseOver:
-            logger.warning("lost the lease of flow=%s attempt=%s", *held.lease)
-            return None
-        except Exception:
-            logger.exception("advancing flow=%s failed inside the worker", claim.id)
-            failed = self._internal_error()
-            completion = Completion(*held.lease, failed.status, failed.result)
-            if claim.parent_job is not None and claim.flow_step_id is not None:
-                await self._queue.complete_step(completion, flow_id=claim.parent_job)
-            else:
-                await self._queue.complete([completion])
-            return None
-
-    async def _record_step(self, held: HeldJob, completion: Completion) -> Claim | None:
-        """Record the end of a flow's step; the flow goes on in the same transaction."""
-        claim = held.claim
-        assert claim.parent_job is not None
-        try:
-            next_claim = await self._flows.step_ended(claim, completion, streak=self._streak(held))
-            logger.info("completed job=%s status=%s", claim.id, completion.status)
-            return next_claim
-        except LeaseOver:
-            if not await self._queue.was_recorded(claim.id):
-                logger.warning("lost the lease of job=%s attempt=%s; its result was dropped", *held.lease)
-            return None
-        except Exception:
-            logger.exception("advancing flow=%s after job=%s failed", claim.parent_job, claim.id)
-            await self._queue.complete_step(completion, flow_id=claim.parent_job)
-            return None
-
-    def _streak(self, held: HeldJob) -> float:
-        return float("-inf") if self._draining.is_set() else held.streak_began
-
-    def _internal_error(self) -> results.Recorded:
-        return results.failed_with(
-            "InternalErr",
-            "The worker failed to run this job, through no fault of its code; "
-            f"see the log of worker {self.options.name}.",
-        )
-
-    async def _execute(self, held: HeldJob) -> results.Recorded | None:
-        """The outcome to record; None when there is none because the execution was stopped."""
-        held.is_executing = True
-        try:
-            if held.stop is not None or not await self._take_place(held):
-                return None
-            return await self._run_code(held)
-        except asyncio.CancelledError:
-            if held.stop is None:
-                raise
-            assert held.task is not None
-            held.task.uncancel()
-            return None
-        except RunnerLost as exc:
-            if held.claim.restarts < self.options.restart_limit:
-                logger.warning("restarting job=%s: %s", held.claim.id, exc)
-                held.stop, held.counts_as_restart = Stop.RELEASED, True
-                return None
-            return results.failed_with(
-                "ExecutionErr", f"The worker could not run this job, {held.claim.restarts + 1} times: {exc}"
-            )
-        except Exception:
-            logger.exception("running job=%s failed inside the worker", held.claim.id)
-            return self._internal_error()
-        finally:
-            held.is_executing = False
-
-    async def _run_code(self, held: HeldJob) -> results.Recorded:
-        claim = held.claim
-        if claim.kind == JobKind.FLOW_DEPENDENCIES:
-            return await self._lock_flow(claim)
-        has_code = claim.kind != JobKind.AI_AGENT
-        if has_code and (problem := self._cannot_run(claim)) is not None:
-            return results.failed_with("ExecutionErr", problem)
-        around = await self._queue.flow_store.surroundings(claim)
-        flow_env = around.env if around is not None else {}
-        if (hit := await self._options.find_result(claim, flow_env)) is not None:
-            return self._from_cache(held, hit)
-        try:
-            args, flow_env_values, secrets = await _while_database_is_away(
-                lambda: arguments.resolve(claim, flow_env)
-            )
-        except DomainError as exc:
-            return results.failed_with("BadArguments", f"The arguments cannot be prepared: {exc.message}")
-        if secrets:
-            held.log.mask(secrets)
-        timeout_s = self._timeout_s(claim)
-        run = self._agents.run if claim.kind == JobKind.AI_AGENT else self._runner.run
-        outcome = await run(
-            RunRequest(
-                claim=claim,
-                args=args,
-                environment=self.options.environment.build(
-                    claim,
-                    token=self._token(claim, timeout_s),
-                    flow_path=around.path if around is not None else "",
-                    flow_env=flow_env_values,
-                ),
-                timeout_s=timeout_s,
-                log=held.log,
-                report_memory=held.report_memory,
-                share=self._options.share_of(claim),
-            )
-        )
-        if outcome.mem_peak_kb is not None:
-            held.report_memory(outcome.mem_peak_kb)
-        if outcome.preprocessed_args is not None:
-            await self._queue.set_preprocessed(held.lease, outcome.preprocessed_args)
-        record = results.succeeded if outcome.is_success else results.failed
-        recorded = record(outcome.result, max_size_mb=self.options.max_result_size_mb)
-        await self._options.keep_result(claim, recorded, held.log, flow_env)
-        return recorded
-
-    def _from_cache(self, held: HeldJob, hit: Hit) -> results.Recorded:
-        held.log.write(hit.log_line)
-        return results.succeeded(hit.result, max_size_mb=self.options.max_result_size_mb)
-
-    async def _lock_flow(self, claim: Claim) -> results.Recorded:
-        """Done here: it reads the code of a flow and runs none of it."""
-        try:
-            locked = await _while_database_is_away(
-                lambda: in_thread(locking.run, claim.id, claim.workspace_id)
-            )
-        except DomainError as exc:
-            return results.failed_with("LockError", exc.message)
-        return results.succeeded(json.dumps(locked), max_size_mb=self.options.max_result_size_mb)
-
-    def _cannot_run(self, claim: Claim) -> str | None:
-        if claim.code is None:
-            return f"There is no code to run: script {claim.runnable_path} was deleted after this job was queued."
-        if claim.language not in self._runner.languages:
-            known = ", ".join(self._runner.languages) or "no language"
-            return (
-                f"Worker {self.options.name} has no runtime for {claim.language or 'this kind of job'}; it runs {known}. "
-                f"Give the script a tag of workers that run it, or take tag {claim.tag} from this worker."
-            )
-        return None
-
-    def _timeout_s(self, claim: Claim) -> int:
-        wanted = claim.timeout or self.options.default_timeout_s or self.options.max_timeout_s
-        return min(wanted, self.options.max_timeout_s)
-
-    def _token(self, claim: Claim, timeout_s: int) -> str:
-        return job_tokens.issue(
-            workspace_id=claim.workspace_id,
-            email=claim.permissioned_as_email,
-            username=arguments.token_username(claim),
-            permissioned_as=claim.permissioned_as,
-            job_id=claim.id,
-            attempt=claim.attempt,
-            # A minute more than the job: its last call may be under way when it is stopped.
-            expires_in_s=min(self.options.token_expiry_s, timeout_s + 60),
-        )
-
-    async def _record(self, held: HeldJob, outcome: results.Recorded | None) -> Claim | None:
-        """Record what came of a job; answers the job that the slot goes on with, when it was a step of a flow."""
-        if held.stop is Stop.RELEASED:
-            if not is_bound(held.claim):
-                await self._release(held)
-                return None
-            outcome = results.failed_with(
-                "SharedFolderLost",
-                f"This step cannot start again elsewhere: worker {self.options.name} stopped while it ran, and what the "
-                "steps of this flow share (same_worker) is on that worker.",
-            )
-        if held.stop not in (Stop.LOST, Stop.HELD_BACK):
-            await held.log.finish()
-        if held.stop in (Stop.LOST, Stop.HELD_BACK):
-            return None
-        if held.stop is Stop.CANCELED and held.cancel_request is not None:
-            request = held.cancel_request
-            error = canceled_error(username=request.canceled_by, reason=request.reason)
-            outcome = results.Recorded(JobStatus.CANCELED, failures.error_as_result(error))
-        if outcome is None:
-            return None
-        held.is_recording = True
-        claim = held.claim
-        is_step = claim.flow_step_id is not None and claim.parent_job is not None
-        if is_step and outcome.status != JobStatus.SUCCESS:
-            outcome = results.with_step(outcome, claim.flow_step_id or "")
-        completion = Completion(*held.lease, outcome.status, outcome.result, held.mem_peak_kb, outcome.labels)
-        if is_step:
-            return await self._record_step(held, completion)
-        recorded = await self._completions.submit(completion)
-        if recorded:
-            logger.info("completed job=%s status=%s", held.claim.id, outcome.status)
-        else:
-            logger.warning("lost the lease of job=%s attempt=%s; its result was dropped", *held.lease)
-        return None
-
-    async def _complete(self, completions: Sequence[Completion]) -> Sequence[bool]:
-        recorded = await self._queue.complete(completions)
-        return [completion.id in recorded for completion in completions]
-
-    async def _release(self, held: HeldJob) -> None:
-        await held.log.finish()
-        held.is_recording = True
-        while True:
-            try:
-                if await self._queue.release(held.lease, count_restart=held.counts_as_restart):
-                    logger.info("put back job=%s attempt=%s", *held.lease)
-                return
-            except QueueAway:
-                continue  # released twice: the second matches nothing
 
     # --- leases ------------------------------------------------------------------------------------------------
 
@@ -709,13 +418,3 @@ async def _wait(event: asyncio.Event, *, timeout_s: float) -> None:
             await event.wait()
     except TimeoutError:
         pass
-
-
-async def _while_database_is_away(ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer of `ask`, asked again as long as the database is away."""
-    while True:
-        try:
-            return await ask()
-        except (OperationalError, InterfaceError) as exc:
-            logger.warning("waiting for the database: %s", exc)
-            await asyncio.sleep(_AWAY_RETRY_S)
