@@ -397,9 +397,9 @@ class _Run:
             case NameResult(module_id=module_id, result=result):
                 flow.results[module_id] = result
                 self._name_result(flow, module_id, result)
-            case SetApprovers(module_id=module_id, approvers=approvers):
+            case SetApprovers(module_id=module_id, job=job, approvers=approvers):
                 transaction.approvers.append(
-                    {"flow_id": flow_id, "step_id": module_id, "approvers": approvers}
+                    {"flow_id": flow_id, "step_id": module_id, "job": job, "approvers": approvers}
                 )
             case SetArgs(result):
                 transaction.set_args.append({"id": flow_id, "ref": result})

@@ -553,6 +553,14 @@ def timeline(run: FlowRun) -> dict[str, Any]:
     }
 
 
+def _goes_on_after_failures(module: RawModule) -> bool:
+    """Does a loop or branchall succeed although something in it has failed?"""
+    value = module.get("value") or {}
+    return bool(value.get("skip_failures")) or any(
+        isinstance(branch, dict) and branch.get("skip_failure") for branch in value.get("branches") or []
+    )
+
+
 def _span_loops(modules: Sequence[RawModule], bars: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Loops and branches without a job of their own get a bar from the first to the last of what is inside."""
     found: list[dict[str, Any]] = []
@@ -562,7 +570,7 @@ def _span_loops(modules: Sequence[RawModule], bars: dict[str, list[dict[str, Any
         began = [row for row in inside if row["started_at"] is not None]
         if id not in bars and began:
             is_over = all(row["completed_at"] is not None for row in began)
-            failed = any(row["status"] in _FAILED for row in began)
+            failed = any(row["status"] in _FAILED for row in began) and not _goes_on_after_failures(module)
             bars[id] = [
                 {
                     "id": began[0]["id"],

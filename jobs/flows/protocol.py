@@ -230,9 +230,10 @@ class NameResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetApprovers:
-    """Who approved a module's suspension: [{resume_id, approver}]."""
+    """Who approved a module's suspension: [{resume_id, approver}]. Answers to the flow as a whole count for it alone."""
 
     module_id: str
+    job: str  # of the module
     approvers: list[dict[str, Any]]
 
 

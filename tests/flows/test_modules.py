@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from jobs import runs
+from jobs.flows import approvals
 from jobs.models import Job
+from tests.browser.site import Person
 from tests.flows.build import (
     branch_all,
     branch_one,
@@ -380,3 +383,24 @@ def test_a_mock_of_any_json(run_flow: RunFlow) -> None:
 def test_every_module_is_listed_from_the_start(start_flow: RunFlow) -> None:
     run = start_flow(flow(step("a"), for_loop("l", "[1]", step("b"))), scheduled_in_s=3600)
     assert [module["type"] for module in run.status["modules"]] == ["WaitingForPriorSteps"] * 2
+
+
+def test_an_early_answer_to_the_flow_counts_for_the_next_approval_alone(
+    start_flow: RunFlow, ada: Person, worker: str
+) -> None:
+    asks = {"suspend": {"required_events": 1, "timeout": 600}}
+    run = start_flow(
+        flow(step("a", options=asks), step("b", options=asks), step("c", x=6)), scheduled_in_s=3600
+    )
+
+    def answer(number: int) -> None:
+        link = approvals.make_link(ada.caller, run.id, resume_id=number, flow_level=True)
+        approvals.answer_link(link, caller=None, approved=True, value={"number": number})
+
+    answer(1)
+    runs.run_now(ada.caller, run.id)
+    assert run.wait_until_module("c", "WaitingForEvents")["count"] == 1
+    answer(2)
+    assert value_of(run.wait()) == 7
+    first, second, _ = run.status["modules"]
+    assert [module["approvers"][0]["resume_id"] for module in (first, second)] == [1, 2]

@@ -47,7 +47,7 @@ class Suspensions(Endings):
                 {"resume_id": event.resume_id, "approver": event.approver or "unknown"}
                 for event in answer.events
             ]
-            self.do(SetApprovers(module_id=before.id, approvers=approvers))
+            self.do(SetApprovers(module_id=before.id, job=state.previous_job, approvers=approvers))
         payloads = [event.value for event in approved]
         if error is not None:
             if not suspend.continue_on_disapprove_timeout:

@@ -133,6 +133,8 @@ BEGIN
             UPDATE flow_step
                SET status = (status::jsonb || jsonb_build_object('approvers', (part->'approvers')::jsonb))::json
              WHERE flow_id = (part->>'flow_id')::uuid AND step_id = part->>'step_id';
+            -- What was said to the flow as a whole has counted now: a later approval needs answers of its own.
+            UPDATE resume_job SET job_id = (part->>'job')::uuid WHERE job_id = (part->>'flow_id')::uuid;
         END LOOP;
     END IF;
     IF doc->'results' IS NOT NULL THEN

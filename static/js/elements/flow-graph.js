@@ -235,6 +235,9 @@ class FlowGraph extends LitElement {
     this.style.backgroundPosition = `${x}px ${y}px`;
     const seen = this.querySelector(".fg-window");
     if (seen) for (const [name, n] of Object.entries({ x: -x / k, y: -y / k, width: this.clientWidth / k, height: this.clientHeight / k })) seen.setAttribute(name, Math.max(name === "width" || name === "height" ? 0 : -1e9, n));
+    // A map of what is all in view only covers it.
+    const isWhole = x >= -30 && y >= -30 && x + this.plan.w * k <= this.clientWidth + 30 && y + this.plan.h * k <= this.clientHeight + 30;
+    this.querySelector(".fg-map")?.classList.toggle("off", isWhole);
     const label = this.querySelector(".fg-zoom");
     if (label) label.textContent = `${Math.round(k * 100)}%`;
   }
