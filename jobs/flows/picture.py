@@ -117,7 +117,7 @@ class Place:
 
 def place_of(job_id: UUID) -> Place | None:
     """Where this job is in the flow that started it; None for a job that no flow started."""
-    rows = _rows("flow_place", {"id": job_id})
+    rows = read_rows("flow_place", {"id": job_id})
     here, top = rows[0], rows[-1]
     if here["flow_step_id"] is None or len(rows) < 2:
         return None
@@ -173,7 +173,7 @@ def step_states(run: FlowRun, chosen: Mapping[str, int]) -> dict[str, StepState]
 
 def _read_level(level: _Level, states: dict[str, StepState], chosen: Mapping[str, int]) -> _Level:
     """Fill in the states of these flow jobs' modules; answers the jobs of the bodies inside."""
-    found = {row["id"]: row for row in _rows("picture_flows", {"ids": list(level.modules)})}
+    found = {row["id"]: row for row in read_rows("picture_flows", {"ids": list(level.modules)})}
     has_loops = any(
         bodies(module) and _kind(module) != "branchone"
         for modules in level.modules.values()
@@ -182,7 +182,7 @@ def _read_level(level: _Level, states: dict[str, StepState], chosen: Mapping[str
     loops = (
         {
             (row["flow_id"], row["step_id"]): row
-            for row in _rows("picture_loops", {"ids": list(level.modules)})
+            for row in read_rows("picture_loops", {"ids": list(level.modules)})
         }
         if has_loops
         else {}
@@ -291,7 +291,7 @@ def _choose(
         return {}
     answer: dict[tuple[UUID, str], list[dict[str, Any]]] = {}
     branches = max((len(bodies(module)) for _, module, _ in current), default=0)
-    rows = _rows(
+    rows = read_rows(
         "picture_iterations",
         {"flows": flows, "steps": steps, "firsts": firsts, "count": max(SHOWN, branches)},
     )
@@ -322,7 +322,7 @@ def _jobs(
     ids.discard(str(NO_JOB))
     if not ids:
         return {}
-    return {str(row["id"]): row for row in _rows("picture_jobs", {"ids": list(ids)})}
+    return {str(row["id"]): row for row in read_rows("picture_jobs", {"ids": list(ids)})}
 
 
 def _next_level(
@@ -417,14 +417,14 @@ def flows_of(run: FlowRun, states: Mapping[str, StepState]) -> set[UUID]:
 
 
 _CALLING = (("suspended",), ("running", "queued", "scheduled"))
-_FAILED = ("failure", "canceled")
+FAILED = ("failure", "canceled")
 
 
 def what_matters(run: FlowRun, states: Mapping[str, StepState], *, is_over: bool) -> str | None:
     """The step to look at first: the innermost that waits or runs; of a flow that is over the one that failed, else the
     last one. A failure that the flow went on after does not count: what is around it has not failed."""
-    for wanted in (_FAILED,) if is_over else (*_CALLING, _FAILED):
-        around = ("running", "suspended") if wanted is not _FAILED else _FAILED
+    for wanted in (FAILED,) if is_over else (*_CALLING, FAILED):
+        around = ("running", "suspended") if wanted is not FAILED else FAILED
         if (found := _innermost(run.modules, states, wanted, around)) is not None:
             return found
     top = [str(module.get("id")) for module in run.modules]
@@ -463,7 +463,7 @@ def list_iterations(
     flow_id: UUID, step_id: str, *, status: str = "", after: int = -1, limit: int = PAGE
 ) -> list[dict[str, Any]]:
     """Iterations in their order: [{n, job, status, started_at, duration_ms}]; `status` limits them, `after` pages."""
-    rows = _rows(
+    rows = read_rows(
         "list_iterations",
         {"flow_id": flow_id, "step_id": step_id, "status": status or None, "after": after, "limit": limit},
     )
@@ -488,97 +488,9 @@ def _moment(seconds: float | None) -> str | None:
     return None if seconds is None else iso(datetime.fromtimestamp(seconds, UTC))
 
 
-def _rows(name: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+def read_rows(name: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of the statement jobs/sql/<name>.sql by column."""
     with connection.cursor() as cursor:
         cursor.execute(sql.load(name), parameters)
         names = [column.name for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-
-
-# --- the timeline ---
-
-MOST_BARS = 200  # of a step
-
-
-def timeline(run: FlowRun) -> dict[str, Any]:
-    """When the steps ran, iterations included: {rows: [{id, bars: [{job, status, from, to, n?}]}], start, now, left_out}.
-
-    `from` and `to` are seconds since the flow's start (`start`, ISO); `to` is null while it runs, `now` the seconds of
-    this moment or of the end. `left_out`: of a step more than MOST_BARS jobs ran; only the first are drawn.
-    """
-    top = _rows("picture_jobs", {"ids": [run.job_id]})[0]
-    bars: dict[str, list[dict[str, Any]]] = {}
-    parents, left_out = [run.job_id], False
-    for _ in range(MAX_DEPTH):
-        if not parents:
-            break
-        rows = _rows("timeline_jobs", {"parents": parents, "each": MOST_BARS})
-        left_out = left_out or any(row["left_out"] for row in rows)
-        rows = [row for row in rows if not row["left_out"]]
-        for row in rows:
-            bars.setdefault(str(row["flow_step_id"]), []).append(row)
-        parents = [row["id"] for row in rows if row["kind"] == JobKind.FLOW_BODY]
-    _span_loops(run.modules, bars)
-    known = [row for rows in bars.values() for row in rows if row["started_at"] is not None]
-    start = top["started_at"] or min((row["started_at"] for row in known), default=None)
-    if start is None:
-        return {"rows": [], "start": None, "now": 0, "left_out": False, "is_over": False}
-
-    def seconds(moment: datetime) -> float:
-        return max(0.0, round((moment - start).total_seconds(), 3))
-
-    return {
-        "rows": [
-            {
-                "id": str(module.get("id")),
-                "bars": [
-                    {
-                        "job": str(row["id"]),
-                        "n": row["flow_n"],
-                        "status": row["status"],
-                        "from": seconds(row["started_at"]),
-                        "to": seconds(row["completed_at"]) if row["completed_at"] else None,
-                    }
-                    for row in bars.get(str(module.get("id")), [])
-                    if row["started_at"] is not None
-                ],
-            }
-            for module in run.every_module()
-            if str(module.get("id")) in bars
-        ],
-        "start": iso(start),
-        "now": seconds(top["completed_at"] or datetime.now(UTC)),
-        "is_over": top["completed_at"] is not None,
-        "left_out": left_out,
-    }
-
-
-def _goes_on_after_failures(module: RawModule) -> bool:
-    """Does a loop or branchall succeed although something in it has failed?"""
-    value = module.get("value") or {}
-    return bool(value.get("skip_failures")) or any(
-        isinstance(branch, dict) and branch.get("skip_failure") for branch in value.get("branches") or []
-    )
-
-
-def _span_loops(modules: Sequence[RawModule], bars: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Loops and branches without a job of their own get a bar from the first to the last of what is inside."""
-    found: list[dict[str, Any]] = []
-    for module in modules:
-        id = str(module.get("id"))
-        inside = [row for _, within in bodies(module) for row in _span_loops(within, bars)]
-        began = [row for row in inside if row["started_at"] is not None]
-        if id not in bars and began:
-            is_over = all(row["completed_at"] is not None for row in began)
-            failed = any(row["status"] in _FAILED for row in began) and not _goes_on_after_failures(module)
-            bars[id] = [
-                {
-                    "id": began[0]["id"],
-                    "flow_n": None,
-                    "status": ("failure" if failed else "success") if is_over else "running",
-                    "started_at": min(row["started_at"] for row in began),
-                    "completed_at": max(row["completed_at"] for row in began) if is_over else None,
-                }
-            ]
-        found += bars.get(id, [])
-    return found

@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from jobs import listings
-from jobs.flows import approval_info, deployed, picture, restarting
+from jobs.flows import approval_info, deployed, picture, restarting, timeline
 from jobs.flows.restart_plan import Place
 from jobs.models import FLOW_KINDS, Flow, JobKind
 from jobs.runs import RunOptions
@@ -148,7 +148,7 @@ def iterations_json(request: HttpRequest, caller: Caller, body: dict[str, Any], 
 def timeline_json(request: HttpRequest, caller: Caller, body: dict[str, Any], job_id: UUID) -> Answer:
     """The bars of the timeline: {rows: [{id, bars: [{job, n, status, from, to}]}], start, end, left_out}."""
     job = _flow_job(caller, job_id)
-    return picture.timeline(picture.read_run(job.id))
+    return timeline.read_timeline(picture.read_run(job.id))
 
 
 @endpoint(method="GET", operators=True)
