@@ -1,5 +1,6 @@
 """`jobs.flows.store.FlowStore` in PostgreSQL, for one worker."""
 
+import json
 import logging
 import time
 from collections import OrderedDict
@@ -8,7 +9,6 @@ from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-import orjson
 import psycopg
 from django.db import InterfaceError, OperationalError
 
@@ -139,15 +139,15 @@ class PgFlowStore:
 
     async def value(self, ref: Ref) -> Any:
         if "job" not in ref:
-            rows = await self._read(_REF, {"ref": orjson.dumps(ref).decode()})
-            return orjson.loads(rows[0][0])
+            rows = await self._read(_REF, {"ref": json.dumps(ref)})
+            return json.loads(rows[0][0])
         job_id = UUID(ref["job"])
         if job_id in self._results:
             return self._results[job_id]
         rows = await self._read(_RESULT, {"id": job_id})
         if not rows or rows[0][0] is None:
             return None
-        value = orjson.loads(rows[0][0])
+        value = json.loads(rows[0][0])
         if len(rows[0][0]) <= _REMEMBERED_CHARS:
             self._results.keep(job_id, value)
         return value
@@ -199,7 +199,8 @@ class PgFlowStore:
 
     async def apply(self, document: Mapping[str, Any], texts: Sequence[str]) -> Applied:
         parameters = {
-            "document": orjson.dumps(document, default=str).decode("utf-8", "surrogatepass"),
+            # Not orjson: whole numbers of more than 64 bits are numbers too.
+            "document": json.dumps(document, default=str, ensure_ascii=False),
             "texts": list(texts),
         }
         while True:

@@ -5,6 +5,7 @@ everything at once. When another process was faster it begins again with what is
 what it remembers of flows is checked by their version when it writes.
 """
 
+import json
 import logging
 import random
 from collections import OrderedDict, deque
@@ -12,8 +13,6 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
-
-import orjson
 
 from jobs.flows import machine
 from jobs.flows.expressions import ExpressionFailed, evaluate_bool, evaluate_inputs, evaluate_transform
@@ -61,7 +60,8 @@ from workspaces.errors import DomainError
 logger = logging.getLogger(__name__)
 
 _REMEMBERED_FLOWS = 500
-_PAGE = 500  # iterations read at once
+_REMEMBERED_BYTES = 64 * 1024  # of the arguments of one of them; larger ones are read again
+_PAGE = 100  # iterations read at once
 _TRIES = 200  # of one event, each after somebody else has advanced the flow
 
 
@@ -75,7 +75,6 @@ class Advanced:
     due_in_s: float | None  # when something becomes due that was put off
     ended: Collection[tuple[FlowJob, str]]  # flows that have ended, with their JobStatus
     forgetful_roots: Collection[UUID]  # topmost flows of started jobs that are forgotten after use
-    again: bool = False  # call `flow_claimed` again for what is left to do
 
 
 class FlowDriver:
@@ -177,6 +176,10 @@ class FlowDriver:
                 flow.job = replace(flow.job, version=flow.job.version + 1)
             flow.is_new = flow.is_held = flow.is_changed = False
             flow.wait = flow.wait_until = flow.suspend = None
+            if flow.args is not None and not flow.has_small_args:
+                flow.has_small_args = len(json.dumps(flow.args)) <= _REMEMBERED_BYTES
+                if not flow.has_small_args:
+                    flow.args = None
             self._known[id] = flow
             self._known.move_to_end(id)
         while len(self._known) > _REMEMBERED_FLOWS:
@@ -198,7 +201,6 @@ class _Run:
         self.transaction = transaction
         self.jobs = StepJobs(self, here, may_take=may_take)
         self._events: deque[tuple[UUID, Event]] = deque()
-        self._again = False
         self._ended_flows: list[tuple[FlowJob, str]] = []
 
     def advanced(self, applied: Applied) -> Advanced:
@@ -214,7 +216,6 @@ class _Run:
             due_in_s=min(due) if due else None,
             ended=self._ended_flows,
             forgetful_roots={UUID(row["top_id"]) for row in transaction.forgotten_later()},
-            again=self._again,
         )
 
     async def follow(self, events: list[tuple[UUID, Event]]) -> None:
@@ -412,7 +413,6 @@ class _Run:
                 flow.wait, flow.wait_until, flow.suspend = "suspended", until, missing
             case Again():
                 flow.wait, flow.wait_until = "asleep", self.store.now()
-                self._again = True
             case FinishFlow(status=status, result=result):
                 self._finish(flow, status, result)
 
@@ -483,7 +483,7 @@ class _Run:
             if outcome is None:
                 return await self.store.value(ref)
             _, text, where = outcome
-            return orjson.loads(text) if text is not None else await self.load(where or {"value": None})
+            return json.loads(text) if text is not None else await self.load(where or {"value": None})
         flow_id, module_id, count = ref["list"]
         values = await self.store.value(ref)
         values += [None] * (count - len(values))

@@ -26,6 +26,7 @@ class OpenFlow:
     wait_until: float | None = None
     suspend: int | None = None
     args: dict[str, Any] | None = None  # once they have been read
+    has_small_args: bool = False  # small enough to be kept
     results: dict[str, Ref] = field(default_factory=dict)  # of modules that have ended, as far as known here
     # Iterations of the loop in progress, a page of them: (module id, {n: (job id, value)})
     planned: tuple[str, dict[int, tuple[UUID, Any]]] = ("", {})

@@ -380,6 +380,19 @@ def test_a_mock_of_any_json(run_flow: RunFlow) -> None:
     assert value_of(run_flow(flow(mocked, echo))) == value
 
 
+@pytest.mark.parametrize("number", [2**53 + 1, 2**70, -(2**90)])
+def test_whole_numbers_of_any_size_pass_through_steps_as_they_are(run_flow: RunFlow, number: int) -> None:
+    run = run_flow(
+        flow(
+            step("a", x="=flow_input.n"),
+            step("b", x="=results.a"),
+            for_loop("l", "[1]", step("c", x="=results.b")),
+        ),
+        {"n": number},
+    )
+    assert value_of(run) == [number + 3]
+
+
 def test_every_module_is_listed_from_the_start(start_flow: RunFlow) -> None:
     run = start_flow(flow(step("a"), for_loop("l", "[1]", step("b"))), scheduled_in_s=3600)
     assert [module["type"] for module in run.status["modules"]] == ["WaitingForPriorSteps"] * 2
