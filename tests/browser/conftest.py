@@ -52,6 +52,7 @@ AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-pract
 WIDTHS = {"wide": 1440, "narrow": 390}
 
 
+@pytest.hookimpl(trylast=True)  # after pytest itself has put tests together that share parametrized fixtures
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Browser tests last: Playwright's event loop, once started, stands in the way of tests that run their own."""
     here = Path(__file__).parent

@@ -115,7 +115,7 @@ def make_waiting(
     run = Waiting(workspace_id, new_job_id(), new_job_id())
     asked: dict[str, Any] = {
         "workspace_id": workspace_id,
-        "tag": "flow",
+        "tag": "by-hand",  # no worker of other tests takes it
         "created_by": created_by,
         "permissioned_as": f"u/{created_by}",
         "permissioned_as_email": f"{created_by}@example.com",
@@ -162,6 +162,6 @@ def make_waiting(
         )
     FlowStatus.objects.create(id=run.id, workspace_id=workspace_id, state=state.to_json())
     QueuedJob.objects.create(
-        id=run.id, workspace_id=workspace_id, tag="flow", worker="w1", started_at=now, **queued
+        id=run.id, workspace_id=workspace_id, tag="by-hand", worker="w1", started_at=now, **queued
     )
     return run

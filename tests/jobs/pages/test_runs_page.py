@@ -358,6 +358,15 @@ def test_the_newest_runs_are_found_without_walking_through_steps(alice, push):
     statement = sql.load("list_jobs") + " ORDER BY created_at DESC, id DESC LIMIT 50"
     parameters = listings._filter_parameters(alice, filters) | {"cursor_at": None, "cursor_id": None}
     with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO job (id, workspace_id, kind, args, tag, created_by, permissioned_as, permissioned_as_email,"
+            " created_at, flow_step_id)"
+            " SELECT gen_random_uuid(), %s, 'flowscript', '{}', 'python3', 'alice', 'u/alice', 'alice@example.com',"
+            "        now() - make_interval(secs => n), CASE WHEN n %% 100 > 0 THEN 'a' END"
+            "   FROM generate_series(1, 5000) AS n",
+            [alice.workspace_id],
+        )
+        cursor.execute("ANALYZE job")
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute("EXPLAIN " + statement, parameters)
         plan = "\n".join(row[0] for row in cursor.fetchall())
