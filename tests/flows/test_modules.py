@@ -1,12 +1,14 @@
 """What each type of module and each option does, run for real (reference/flows.md)."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from jobs import runs
-from jobs.flows import approvals
-from jobs.models import Job
+from jobs.flows import approvals, watchdog
+from jobs.models import Job, QueuedJob
 from tests.browser.site import Person
 from tests.flows.build import (
     branch_all,
@@ -417,3 +419,15 @@ def test_an_early_answer_to_the_flow_counts_for_the_next_approval_alone(
     assert value_of(run.wait()) == 7
     first, second, _ = run.status["modules"]
     assert [module["approvers"][0]["resume_id"] for module in (first, second)] == [1, 2]
+
+
+def test_a_flow_that_runs_for_longer_than_its_timeout_is_canceled(start_flow: RunFlow, worker: str) -> None:
+    asks = {"suspend": {"required_events": 1, "timeout": 600}}
+    run = start_flow(flow(step("a", options=asks), step("b")), timeout_s=60)
+    run.wait_until_module("b", "WaitingForEvents")
+    QueuedJob.objects.filter(pk=run.id).update(started_at=timezone.now() - timedelta(seconds=61))
+
+    assert watchdog.cancel_overdue() == 1
+
+    assert run.wait().outcome == "canceled"
+    assert "the flow ran for longer than its timeout of 60 s" in run.result["error"]["message"]

@@ -21,6 +21,7 @@ class FlowRunStep extends LitElement {
   static properties = { module: { attribute: false }, state: { attribute: false }, loops: { attribute: false }, may: { attribute: false }, attempt: { state: true }, tab: { state: true }, facts: { state: true }, code: { state: true }, list: { state: true }, filter: { state: true } };
   #wanted = ""; // the tab that the reader chose; kept from step to step
   #asked = ""; // the job and status that `facts` are of
+  #turn = 0; // of pages of iterations
   createRenderRoot() { return this; }
 
   get job() { return this.attempt || this.state?.job || null; }
@@ -89,11 +90,12 @@ class FlowRunStep extends LitElement {
   async #page(anew) {
     const s = this.state, m = this.module;
     if (!s?.flow) return;
+    const turn = anew ? ++this.#turn : this.#turn; // an answer that a newer question has overtaken is dropped
     const after = anew ? -1 : this.list.rows.at(-1)?.n ?? -1, query = new URLSearchParams({ step: m.id, status: this.filter || "", after });
     if (anew && !this.list) this.list = { rows: [], more: false, loading: true };
     const answer = await fetch(`${this.#base(s.flow)}iterations.json?${query}`);
-    if (!answer.ok || m !== this.module) return;
-    const page = await answer.json();
+    const page = answer.ok ? await answer.json() : null;
+    if (!page || m !== this.module || turn !== this.#turn) return;
     this.list = { rows: anew ? page.rows : [...this.list.rows, ...page.rows], more: page.more };
   }
 
