@@ -1,5 +1,8 @@
 """The workers page: what is there, what waits for nobody, and its own refreshing."""
 
+import signal
+import subprocess
+
 from playwright.sync_api import Page, expect
 
 from jobs import runs, scripts
@@ -8,7 +11,10 @@ from jobs.payloads import Payload
 from tests.browser.site import Person
 
 
-def test_without_workers_the_page_gives_the_command_to_start_one(ada: Person, ada_page: Page) -> None:
+def test_without_workers_the_page_gives_the_command_to_start_one(
+    ada: Person, ada_page: Page, worker: str, _running_worker: "subprocess.Popen[bytes]"
+) -> None:
+    _running_worker.send_signal(signal.SIGSTOP)  # or it would report itself again
     kept = list(WorkerPing.objects.all())
     WorkerPing.objects.all().delete()
     try:
@@ -19,6 +25,7 @@ def test_without_workers_the_page_gives_the_command_to_start_one(ada: Person, ad
         assert ada_page.evaluate("navigator.clipboard.readText()") == "./windmill manage runworker"
     finally:
         WorkerPing.objects.bulk_create(kept, ignore_conflicts=True)
+        _running_worker.send_signal(signal.SIGCONT)
 
 
 def test_a_tag_that_no_worker_listens_to_is_named(ada: Person, ada_page: Page) -> None:

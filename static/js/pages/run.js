@@ -19,9 +19,13 @@ function refresh() {
   asking ??= window.htmx.ajax("GET", base, { target: "#run-head", swap: "outerMorph" }).finally(() => { asking = null; offerLine(); });
   return asking;
 }
+// What the head may say while the job stands so: it knows reasons to wait that the socket does not tell.
+const HEADS = { queued: ["queued", "scheduled"], running: ["running", "suspended"] };
+/** Did the job go on between the making of the page and the first word of the socket? */
+const isStale = (status) => !(HEADS[status] ?? [status]).includes(document.getElementById("run-head").dataset.status);
 document.addEventListener("wm-status", (e) => {
   const now = face(e.detail);
-  if (last && now !== last) refresh();
+  if (last ? now !== last : isStale(e.detail.status)) refresh();
   last = now;
 });
 document.addEventListener("wm-done", async (e) => {
