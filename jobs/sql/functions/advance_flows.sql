@@ -62,11 +62,16 @@ BEGIN
     END LOOP;
 
     IF doc->'iterations' IS NOT NULL THEN
+        -- A plan is read once (OFFSET keeps it so), not once for each of its iterations, and its two arrays side by side:
+        -- picking one value of a long array reads all that come before it.
         INSERT INTO flow_iteration (flow_id, step_id, n, job_id, value)
-        SELECT (plan->>'flow_id')::uuid, plan->>'step_id', (plan->>'first')::int + (item.n - 1)::int, item.id::uuid,
-               plan->'values'->(item.n - 1)::int
-          FROM json_array_elements(doc->'iterations') AS plan,
-               json_array_elements_text(plan->'ids') WITH ORDINALITY AS item (id, n)
+        SELECT plan.flow_id, plan.step_id, plan.first + (item.n - 1)::int, item.id::uuid, item.value
+          FROM (SELECT (value->>'flow_id')::uuid AS flow_id, value->>'step_id' AS step_id,
+                       (value->>'first')::int AS first, value->'ids' AS ids,
+                       CASE json_typeof(value->'values') WHEN 'array' THEN value->'values' ELSE '[]'::json END AS items
+                  FROM json_array_elements(doc->'iterations') OFFSET 0) AS plan,
+               ROWS FROM (json_array_elements_text(plan.ids), json_array_elements(plan.items))
+               WITH ORDINALITY AS item (id, value, n)
             ON CONFLICT (flow_id, step_id, n) DO UPDATE SET job_id = excluded.job_id, value = excluded.value;
     END IF;
 
