@@ -141,6 +141,8 @@ class _Assembly:
         value = module.get("value") or {}
         if value.get("type") in ("forloopflow", "whileloopflow", "branchall") and status["type"] != _WAITING:
             status |= self._children(id, value)
+        if value.get("type") == "aiagent" and (actions := _agent_actions(status.get("job"))):
+            status["agent_actions"] = actions
         return status
 
     def _in_progress(self, id: str, module: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,6 +191,18 @@ class _Assembly:
             },
             "parallel": bool(value.get("parallel")),
         }
+
+
+def _agent_actions(job_id: str | None) -> list[dict[str, Any]]:
+    """What an agent did, in order: its messages and calls of tools, as its result tells them."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT jsonb_path_query_array(result::jsonb, '$.messages[*].agent_action')::text"
+            " FROM completed_job WHERE id = %s",
+            [job_id],
+        )
+        row = cursor.fetchone()
+    return json.loads(row[0]) if row is not None and row[0] is not None else []
 
 
 def _has_started(job_id: str) -> bool:

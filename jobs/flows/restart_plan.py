@@ -15,6 +15,7 @@ from jobs.flows.public import result_ref
 from jobs.flows.state import Children, Progress, Ref, State
 from jobs.flows.value import BranchAll, BranchOne, FlowModule, FlowValue, ForLoop, WhileLoop
 from jobs.models import (
+    CompletedJob,
     FlowIteration,
     FlowResult,
     FlowStatus,
@@ -72,7 +73,7 @@ class Plan:
         rows = FlowIteration.objects.filter(flow_id=self.old_id, step_id=loop).order_by("n")
         done = set(
             FlowIteration.objects.filter(flow_id=self.old_id, step_id=loop)
-            .extra(where=["job_id IN (SELECT id FROM completed_job WHERE status IN ('success', 'skipped'))"])
+            .filter(job_id__in=CompletedJob.objects.filter(status__in=["success", "skipped"]).values("id"))
             .values_list("n", flat=True)
             if self.kept_if_successful
             else []
@@ -214,7 +215,8 @@ def _into_iterations(
     if failed_only:
         made.state.keeps_successes = True
     if inner_places:
-        modules = value.branches[kept].modules if isinstance(value, BranchAll) else value.modules  # type: ignore[union-attr]
+        assert isinstance(value, BranchAll | ForLoop | WhileLoop)
+        modules = value.branches[kept].modules if isinstance(value, BranchAll) else value.modules
         made.inner = _inner(modules, rows[kept][1], inner_places)
         children.started = kept + 1
         made.state.module.job = str(made.inner_id)

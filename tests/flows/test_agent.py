@@ -73,6 +73,9 @@ def test_tools_are_jobs_and_their_results_go_back_to_the_model(
     assert (told["role"], told["content"]) == ("tool", "42")
     tool = Job.objects.get(parent_job=run.module("ask")["job"])
     assert tool.args == {"a": 2, "b": 40}
+    call, message = run.module("ask")["agent_actions"]
+    assert (call["type"], call["job_id"], call["function_name"]) == ("tool_call", str(tool.id), "add")
+    assert message == {"type": "message"}
 
 
 def test_as_many_agents_as_slots_all_find_a_slot_for_their_tools(
