@@ -42,7 +42,18 @@ class Language(models.TextChoices):
     """Languages that scripts may be written in today. A worker claims only those it has a runtime for."""
 
     PYTHON3 = "python3", "Python"
+    BUN = "bun", "TypeScript (Bun)"
+    DENO = "deno", "TypeScript (Deno)"
+    NATIVETS = "nativets", "REST (TypeScript)"
+    BUNNATIVE = "bunnative", "TypeScript (Bun, native)"
     BASH = "bash", "Bash"
+    GO = "go", "Go"
+    POSTGRESQL = "postgresql", "PostgreSQL"
+    MYSQL = "mysql", "MySQL"
+    DUCKDB = "duckdb", "DuckDB"
+    GRAPHQL = "graphql", "GraphQL"
+    PHP = "php", "PHP"
+    POWERSHELL = "powershell", "PowerShell"
 
 
 # Every language of Windmill's API. Known but not runnable yet gets another message than a typo.
@@ -99,8 +110,12 @@ class Script(models.Model):
     language = models.CharField(max_length=20)
     kind = models.CharField(max_length=20, choices=ScriptKind.choices, default=ScriptKind.SCRIPT)
     schema = models.JSONField(null=True, blank=True)
+    # What it depends on, pinned. null: a dependency job is finding out, or failed to (lock_error_logs says why).
     lock = models.TextField(null=True, blank=True)
     lock_error_logs = models.TextField(null=True, blank=True)
+    lock_job = models.UUIDField(
+        null=True, blank=True
+    )  # the dependency job that computes or computed the lock
     created_by = models.CharField(max_length=255)
     created_at = models.DateTimeField(db_default=Now())
     archived = models.BooleanField(default=False)
@@ -144,6 +159,72 @@ class Script(models.Model):
         return f"{self.hash & 0xFFFFFFFFFFFFFFFF:016x}"
 
 
+class DependencyEdge(models.Model):
+    """That a script or flow imports a script of its workspace: when the one changes, the other is locked again."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE)
+    importer_kind = models.CharField(max_length=10)  # script, flow
+    importer_path = models.CharField(max_length=255)
+    importer_node = models.CharField(max_length=255, default="", blank=True)  # of flows: the module's id
+    imported_path = models.CharField(max_length=255)
+
+    class Meta:
+        db_table = "dependency_map"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["workspace", "importer_kind", "importer_path", "importer_node", "imported_path"],
+                name="dependency_once",
+            )
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["workspace", "imported_path"], name="dependency_imported_idx")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.importer_path} imports {self.imported_path}"
+
+
+class WorkspaceDependencies(models.Model):
+    """A dependency file that scripts of a workspace share, like dependencies/requirements.in; newest version wins."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE)
+    language = models.CharField(max_length=20)
+    name = models.CharField(max_length=100, default="", blank=True)  # "": the default of its language
+    description = models.TextField(default="", blank=True)
+    content = models.TextField()
+    archived = models.BooleanField(default=False)
+    created_at = models.DateTimeField(db_default=Now())
+    created_by = models.CharField(max_length=255)
+
+    class Meta:
+        db_table = "workspace_dependencies"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["workspace", "language", "name"],
+                condition=models.Q(archived=False),
+                name="workspace_dependencies_one_live",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.language} {self.name}"
+
+
+class CachedLock(models.Model):
+    """A lock computed for code without one (previews, inline scripts of flows), by all that it depends on."""
+
+    key = models.CharField(max_length=64, primary_key=True)
+    lock = models.TextField()
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "lock_cache"
+        indexes: ClassVar = [models.Index(fields=["created_at"], name="lock_cache_created_idx")]
+
+    def __str__(self) -> str:
+        return self.key
+
+
 class Draft(models.Model):
     """Unsaved work of one person on one path, so that leaving the editor loses nothing."""
 
@@ -181,6 +262,7 @@ class JobKind(models.TextChoices):
     SINGLE_STEP_FLOW = "singlestepflow", "Script with retries"
     IDENTITY = "identity", "Identity"
     AI_AGENT = "aiagent", "AI agent"
+    DEPENDENCIES = "dependencies", "Dependencies of a script"
     FLOW_DEPENDENCIES = "flowdependencies", "Dependencies of a flow"
 
 
@@ -197,6 +279,9 @@ class Job(models.Model):
     runnable_id = models.BigIntegerField(null=True, blank=True)  # script hash, or flow_version.id
     runnable_path = models.CharField(max_length=255, null=True, blank=True)
     raw_code = models.TextField(null=True, blank=True)
+    raw_lock = models.TextField(
+        null=True, blank=True
+    )  # of raw_code; null: not known; "": it depends on nothing
     raw_flow = OrderedJSONField(null=True, blank=True)  # FlowValue of a preview
     script_lang = models.CharField(max_length=20, null=True, blank=True)
     script_entrypoint_override = models.CharField(max_length=255, null=True, blank=True)
@@ -634,6 +719,8 @@ class WorkerPing(models.Model):
     state = models.CharField(max_length=20, default="running")  # starting, running, draining, failed
     custom_tags = ArrayField(models.CharField(max_length=255), default=list, blank=True)
     languages = ArrayField(models.CharField(max_length=30), default=list, blank=True)
+    # By language: {"version": of what runs it}, or {"missing": tool, "install": how to get it}.
+    runtimes = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()), blank=True)
     slots = models.IntegerField(default=1)
     busy_slots = models.IntegerField(default=0)
     jobs_executed = models.BigIntegerField(default=0)

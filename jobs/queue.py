@@ -48,6 +48,7 @@ class JobRequest:
     runnable_id: int | None = None  # script hash
     runnable_path: str | None = None
     raw_code: str | None = None
+    raw_lock: str | None = None  # of raw_code; None: not known
     raw_flow: dict[str, Any] | None = None  # FlowValue of a preview
     flow_state: dict[str, Any] | None = None  # flows: where they begin (jobs.flows.state)
     language: str | None = None
@@ -112,6 +113,7 @@ class Claim:
     concurrency_time_window_s: int | None
     runnable_id: int | None = None  # script hash, or flow version
     delete_after_secs: int | None = None
+    lock: str | None = None  # the dependencies of `code`, pinned; None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ def push_parameters(request: JobRequest) -> dict[str, Any]:
         "runnable_id": request.runnable_id,
         "runnable_path": request.runnable_path,
         "raw_code": request.raw_code,
+        "raw_lock": request.raw_lock,
         "script_lang": request.language,
         "entrypoint": request.entrypoint,
         "args": Jsonb(request.args),

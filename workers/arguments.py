@@ -5,7 +5,7 @@ from typing import Any
 
 from jobs.queue import Claim
 from workers.threads import in_thread
-from workspaces.access import caller_for_job
+from workspaces.access import Caller, caller_for_job
 from workspaces.references import has_references, interpolate
 
 
@@ -26,15 +26,19 @@ async def resolve(
 
 
 def _interpolate(claim: Claim, value: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    caller = caller_for_job(
+    replaced, secrets = interpolate(value, caller=caller_of(claim))
+    return replaced, secrets
+
+
+def caller_of(claim: Claim) -> Caller:
+    """Whom the job acts as, inside its workspace."""
+    return caller_for_job(
         workspace_id=claim.workspace_id,
         email=claim.permissioned_as_email,
         username=token_username(claim),
         permissioned_as=claim.permissioned_as,
         job_id=claim.id,
     )
-    replaced, secrets = interpolate(value, caller=caller)
-    return replaced, secrets
 
 
 def token_username(claim: Claim) -> str:

@@ -52,6 +52,7 @@ class WorkerReport:
     state: str  # starting, running, draining, failed
     custom_tags: list[str]
     languages: list[str]
+    runtimes: dict[str, dict[str, str]]
     slots: int
     wm_version: str
     busy_slots: int = 0

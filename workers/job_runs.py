@@ -3,10 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
-
-from django.db import InterfaceError, OperationalError
+from collections.abc import Callable, Sequence
 
 from jobs.cache import Hit
 from jobs.flows import locking
@@ -20,16 +17,15 @@ from workers.group_commit import GroupCommit
 from workers.held_job import HeldJob, Stop
 from workers.job_queue import JobQueue, QueueAway
 from workers.options import JobOptions, is_bound
+from workers.preparing import while_database_is_away
 from workers.runner import Runner, RunnerLost, RunRequest
 from workers.threads import in_thread
 from workers.worker_options import WorkerOptions
 from workspaces import job_tokens
 from workspaces.errors import DomainError
 
-T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-AWAY_RETRY_S = 0.5  # between attempts while the database is away
 _COMPLETION_BATCH_CHARS = 16 * 1024 * 1024
 _COMPLETION_BATCH = 500
 
@@ -165,7 +161,7 @@ class JobRuns:
         if (hit := await self._options.find_result(claim, flow_env)) is not None:
             return self._from_cache(held, hit)
         try:
-            args, flow_env_values, secrets = await _while_database_is_away(
+            args, flow_env_values, secrets = await while_database_is_away(
                 lambda: arguments.resolve(claim, flow_env)
             )
         except DomainError as exc:
@@ -206,7 +202,7 @@ class JobRuns:
     async def _lock_flow(self, claim: Claim) -> results.Recorded:
         """Done here: it reads the code of a flow and runs none of it."""
         try:
-            locked = await _while_database_is_away(
+            locked = await while_database_is_away(
                 lambda: in_thread(locking.run, claim.id, claim.workspace_id)
             )
         except DomainError as exc:
@@ -316,13 +312,3 @@ class JobRuns:
             "The worker failed to run this job, through no fault of its code; "
             f"see the log of worker {self._worker.name}.",
         )
-
-
-async def _while_database_is_away(ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer of `ask`, asked again as long as the database is away."""
-    while True:
-        try:
-            return await ask()
-        except (OperationalError, InterfaceError) as exc:
-            logger.warning("waiting for the database: %s", exc)
-            await asyncio.sleep(AWAY_RETRY_S)

@@ -300,6 +300,7 @@ def _find_script(caller: Caller, path: str, hash: int | None) -> Runnable:
         tag=script.tag,
         language=script.language,
         code=script.content,
+        lock=script.lock,
         envs=script.envs,
         timeout=script.timeout,
         priority=script.priority,

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import psycopg
 from django.conf import settings
+from psycopg.types.json import Jsonb
 
 from jobs import pg, sql, wakeups
 from jobs.listener import Listener
@@ -242,7 +243,7 @@ class PgJobQueue:
         )
 
     async def ping(self, report: WorkerReport) -> None:
-        await self._side.fetch(sql.load("ping_worker"), asdict(report))
+        await self._side.fetch(sql.load("ping_worker"), asdict(report) | {"runtimes": Jsonb(report.runtimes)})
 
     async def leave(self) -> None:
         await self._side.fetch(_LEAVE, {"worker": self._worker})

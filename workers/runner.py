@@ -45,6 +45,10 @@ class Runner(Protocol):
         """What this host can really run."""
 
     @property
+    def runtimes(self) -> dict[str, dict[str, str]]:
+        """By language: {"version": ...} of what runs it, or {"missing": tool, "install": how to get it}."""
+
+    @property
     def isolation(self) -> tuple[str, str]:
         """How jobs are isolated ("none", "unshare", ...), and a note for people on what is missing."""
 
@@ -61,4 +65,10 @@ class Runner(Protocol):
         """Run one job. Cancelling this call kills all of the job's processes before it returns.
 
         Raises RunnerLost when the machinery died.
+        """
+
+    async def lock(self, request: RunRequest) -> str:
+        """The dependencies of the request's code, pinned; "" when there are none. Nothing of it is run.
+
+        Raises ExecutionFailed: which of them cannot be had, and why; RunnerLost.
         """

@@ -8,41 +8,68 @@ from typing import Literal
 
 from jobs.models import Language
 from jobs.signatures.bash import positional_order
+from workers import preparing
 from workers.failures import error_as_result
 from workers.logs import JobLog
 from workers.runner import RunnerLost, RunOutcome, RunRequest
-from workers.runtimes import Execution, ExecutionFailed, Executor, Limits, SandboxUnavailable, executors
+from workers.runtime_store import RuntimeStore
+from workers.runtimes import (
+    Available,
+    Execution,
+    ExecutionFailed,
+    Executor,
+    Limits,
+    Resolver,
+    SandboxUnavailable,
+    Site,
+)
 from workers.sandbox import JobHost, SharedFolderLost
-
-# What an executor needs on the host besides the interpreter of the worker itself.
-_PROGRAMS = {Language.BASH: "bash"}
 
 
 class SandboxRunner:
-    """See workers.runner.Runner. `hidden_paths` are folders that no job may see; `warm` sandboxes are kept ready."""
+    """See workers.runner.Runner. `hidden_paths` are folders that no job may see; `warm` sandboxes are kept ready.
+
+    `folder` is this worker's own and is removed at the end; `cache_dir` stays, other workers may use it too.
+    """
 
     def __init__(
         self,
         *,
         folder: Path,
+        cache_dir: Path,
+        available: Available,
+        store: RuntimeStore,
         hidden_paths: Sequence[Path],
         policy: Literal["refuse", "warn"],
         limits: Limits,
         warm: int,
     ) -> None:
         self._folder = folder
+        self._cache_dir = cache_dir
         self._limits = limits
-        self._host = JobHost(base_dir=folder, hidden_paths=hidden_paths, policy=policy, warm=warm)
-        self._executors: dict[str, Executor] = {
-            language: executor
-            for language, executor in executors(self._host).items()
-            if language not in _PROGRAMS or shutil.which(_PROGRAMS[Language(language)])
-        }
+        self._available = available
+        self._store = store
+        self._host = JobHost(
+            base_dir=folder,
+            hidden_paths=hidden_paths,
+            read_only=[cache_dir, *preparing.readable_paths(available)],
+            policy=policy,
+            warm=warm,
+        )
+        site = Site(host=self._host, tools=available.tools, cache_dir=cache_dir)
+        self._executors: dict[str, Executor] = {}
+        for runtime in available.runtimes:
+            self._executors |= dict.fromkeys(runtime.languages, runtime.make(site))
 
     @property
     def languages(self) -> Sequence[str]:
         """Languages whose tools were found on this host."""
         return list(self._executors)
+
+    @property
+    def runtimes(self) -> dict[str, dict[str, str]]:
+        """See workers.runner.Runner.runtimes."""
+        return self._available.as_json()
 
     @property
     def isolation(self) -> tuple[str, str]:
@@ -52,6 +79,8 @@ class SandboxRunner:
 
     async def start(self) -> None:
         """Start the fork server. Raises IsolationRefused when the policy asks for isolation and there is none."""
+        # Jobs pass through and cannot list it: what is in it is named by hashes, and may be of other workspaces.
+        self._cache_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
         await self._host.start()
 
     async def close(self) -> None:
@@ -68,10 +97,13 @@ class SandboxRunner:
         name, note = self.isolation
         if name == "none":
             request.log.write(f"this job runs without isolation: {note}\n")
+        executor = self._executors[request.claim.language or ""]
+        sink = _Sink(request.log)
         try:
-            outcome = await self._executors[request.claim.language or ""].run(
-                self._execution(request), _Sink(request.log)
+            execution = await preparing.prepared(
+                self._execution(request), request.claim, executor=executor, store=self._store, log=sink
             )
+            outcome = await executor.run(execution, sink)
         except ExecutionFailed as failed:
             error = error_as_result(failed.error)
             return RunOutcome(False, error, failed.mem_peak_kb or None, failed.preprocessed_args_json)
@@ -83,6 +115,20 @@ class SandboxRunner:
         return RunOutcome(
             True, outcome.result_json, outcome.mem_peak_kb or None, outcome.preprocessed_args_json
         )
+
+    async def lock(self, request: RunRequest) -> str:
+        """See workers.runner.Runner.lock."""
+        executor = self._executors[request.claim.language or ""]
+        if not isinstance(executor, Resolver):
+            return ""
+        sink = _Sink(request.log)
+        try:
+            execution = await preparing.with_surroundings(
+                self._execution(request), request.claim, store=self._store, resolving=True
+            )
+            return await executor.resolve(execution, sink)
+        except SandboxUnavailable as exc:
+            raise RunnerLost(str(exc)) from exc
 
     def _execution(self, request: RunRequest) -> Execution:
         claim = request.claim
@@ -101,6 +147,7 @@ class SandboxRunner:
             arg_order=positional_order(code) if claim.language == Language.BASH else None,
             share=request.share,
             limits=self._limits,
+            lock=claim.lock,
         )
 
 

@@ -9,7 +9,8 @@ from django.conf import settings
 from workers.environment import EnvironmentSource
 from workers.job_queue import GroupConfig, JobQueue, QueueAway
 from workers.runner import Runner
-from workers.runtimes import Limits
+from workers.runtime_store import RuntimeStore
+from workers.runtimes import Limits, look_around
 from workers.sandbox_runner import SandboxRunner
 from workers.tags import resolve_tags
 from workers.worker_options import WorkerOptions
@@ -72,10 +73,13 @@ def options_from_settings(
     )
 
 
-def runner_from_settings(*, worker: str, slots: int) -> Runner:
+def runner_from_settings(*, worker: str, slots: int, store: RuntimeStore) -> Runner:
     """The runner of an ordinary worker. Its folder is its own: several workers may share WORKER_DIR."""
     return SandboxRunner(
         folder=settings.WORKER_DIR / worker,
+        cache_dir=settings.WORKER_DIR / "cache",
+        available=look_around(),
+        store=store,
         hidden_paths=[settings.DATA_DIR, *_socket_folders()],
         policy=settings.JOB_ISOLATION,
         limits=Limits(

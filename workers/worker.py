@@ -17,10 +17,11 @@ from workers.agent_jobs import AgentJobs
 from workers.flows import FlowWorker
 from workers.held_job import HeldJob, Stop
 from workers.job_queue import CancelRequest, JobQueue, Lease, QueueAway, WorkerReport
-from workers.job_runs import AWAY_RETRY_S, JobRuns
+from workers.job_runs import JobRuns
 from workers.logs import JobLog, LogWriter, SilentLog
 from workers.occupancy import Occupancy
 from workers.options import JobOptions
+from workers.preparing import AWAY_RETRY_S
 from workers.runner import Runner
 from workers.worker_options import WorkerOptions
 
@@ -390,6 +391,7 @@ class Worker:
             state=self._state,
             custom_tags=list(self.options.tags),
             languages=list(self._runner.languages),
+            runtimes=self._runner.runtimes,
             slots=self.options.slots,
             wm_version=self.options.version,
             busy_slots=len(self._held),

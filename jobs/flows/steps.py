@@ -83,7 +83,7 @@ class StepJobs:
         language = FLOW_TAG
         if isinstance(value, RawScript):
             asked, language = value.tag, value.language
-            row |= {"args": args, "raw_code": value.content, "script_lang": language}
+            row |= {"args": args, "raw_code": value.content, "raw_lock": value.lock, "script_lang": language}
             row |= _limit(row, value.concurrent_limit, value.concurrency_key, value.concurrency_time_window_s)
         elif isinstance(value, ScriptRef):
             script = await self._run.store.script(job, path=value.path, hash=value.hash)
@@ -356,4 +356,5 @@ def _claim(row: dict[str, Any], script: Runnable | None, applied: Applied) -> Cl
         concurrency_time_window_s=row.get("concurrency_time_window_s"),
         runnable_id=row["runnable_id"],
         delete_after_secs=row.get("delete_after_secs"),
+        lock=script.lock if script is not None else row.get("raw_lock"),
     )

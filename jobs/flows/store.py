@@ -67,6 +67,7 @@ class Runnable:
     tag: str | None
     language: str | None = None  # scripts
     code: str | None = None  # scripts
+    lock: str | None = None  # scripts: what the code depends on, pinned
     envs: list[str] | None = None  # scripts: ["KEY=value"]
     timeout: int | None = None  # seconds
     priority: int | None = None

@@ -59,7 +59,7 @@ SELECT claimed.id, claimed.attempt, claimed.scheduled_for, claimed.started_at, c
        coalesce(job.script_lang, script.language) AS language, coalesce(job.raw_code, script.content) AS code,
        script.envs, job.preprocessed IS FALSE AS has_preprocessor, job.flow_innermost_root_job, job.same_worker,
        job.cache_ttl, job.concurrency_key, job.concurrent_limit, job.concurrency_time_window_s, job.runnable_id,
-       job.delete_after_secs
+       job.delete_after_secs, coalesce(job.raw_lock, script.lock) AS lock
   FROM claimed
   JOIN job ON job.id = claimed.id
   LEFT JOIN script ON script.hash = job.runnable_id AND job.kind = 'script'

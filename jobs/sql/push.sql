@@ -6,12 +6,12 @@ WITH asked AS (
                      script_entrypoint_override, args, tag, created_by, permissioned_as, permissioned_as_email,
                      parent_job, root_job, flow_step_id, trigger_kind, trigger, timeout, priority, visible_to_owner,
                      preprocessed, raw_flow, cache_ttl, delete_after_secs, concurrency_key, concurrent_limit,
-                     concurrency_time_window_s, same_worker)
+                     concurrency_time_window_s, same_worker, raw_lock)
     SELECT %(id)s, %(workspace_id)s, %(kind)s, %(runnable_id)s, %(runnable_path)s, %(raw_code)s, %(script_lang)s,
            %(entrypoint)s, %(args)s, %(tag)s, %(created_by)s, %(permissioned_as)s, %(permissioned_as_email)s,
            %(parent_job)s, %(root_job)s, %(flow_step_id)s, %(trigger_kind)s, %(trigger)s, %(timeout)s, %(priority)s,
            %(visible_to_owner)s, %(preprocessed)s, %(raw_flow)s, %(cache_ttl)s, %(delete_after_secs)s,
-           %(concurrency_key)s, %(concurrent_limit)s, %(concurrency_time_window_s)s, %(same_worker)s
+           %(concurrency_key)s, %(concurrent_limit)s, %(concurrency_time_window_s)s, %(same_worker)s, %(raw_lock)s
      WHERE NOT EXISTS (SELECT FROM completed_job WHERE id = %(id)s)
         ON CONFLICT (id) DO NOTHING
     RETURNING id, workspace_id, runnable_path, created_at, tag, priority, concurrency_key

@@ -11,6 +11,7 @@ SELECT claimed.id, claimed.attempt, claimed.scheduled_for, claimed.started_at, c
        job.permissioned_as_email, job.parent_job, job.root_job, job.flow_step_id, job.trigger_kind, job.trigger,
        job.timeout, job.script_entrypoint_override, job.script_lang, job.raw_code, NULL::text[] AS envs,
        false AS has_preprocessor, job.flow_innermost_root_job, job.same_worker, job.cache_ttl, job.concurrency_key,
-       job.concurrent_limit, job.concurrency_time_window_s, job.runnable_id, job.delete_after_secs
+       job.concurrent_limit, job.concurrency_time_window_s, job.runnable_id, job.delete_after_secs,
+       job.raw_lock AS lock
   FROM claimed
   JOIN job ON job.id = claimed.id

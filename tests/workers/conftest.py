@@ -26,6 +26,7 @@ class ScriptedRunner:
 
     languages = ("python3", "bash")
     isolation = ("none", "scripted")
+    runtimes: Mapping[str, dict[str, str]] = {}
 
     def __init__(self) -> None:
         self.requests: list[RunRequest] = []
@@ -37,6 +38,9 @@ class ScriptedRunner:
     async def close(self) -> None: ...
 
     def drop_share(self, name: str, *, is_missed: bool = False) -> None: ...
+
+    async def lock(self, request: RunRequest) -> str:
+        return f"locked {request.claim.code}"
 
     def let_go(self) -> None:
         """End all `wait`s."""

@@ -15,7 +15,17 @@ from typing import Any
 
 import pytest
 
-from workers.runtimes import Execution, ExecutionFailed, Outcome, executors
+from workers import preparing
+from workers.runtimes import (
+    Available,
+    Execution,
+    ExecutionFailed,
+    Executor,
+    Outcome,
+    Resolver,
+    Site,
+    look_around,
+)
 from workers.sandbox import Isolation, IsolationRefused, JobHost
 
 # Namespaces without a user namespace are for root only.
@@ -63,10 +73,13 @@ class Ran:
 class Jobs:
     """A started job host whose event loop only runs inside these calls."""
 
-    def __init__(self, runner: asyncio.Runner, host: JobHost) -> None:
+    def __init__(self, runner: asyncio.Runner, host: JobHost, available: Available, cache_dir: Path) -> None:
         self.runner = runner
         self.host = host
-        self.executors = executors(host)
+        self.executors: dict[str, Executor] = {}
+        site = Site(host=host, tools=available.tools, cache_dir=cache_dir)
+        for runtime in available.runtimes:
+            self.executors |= dict.fromkeys(runtime.languages, runtime.make(site))
 
     def __call__(self, language: str, code: str, /, **given: Any) -> Ran:
         """Run `code`; further keywords are those of Execution."""
@@ -87,15 +100,27 @@ class Jobs:
         except ExecutionFailed as failed:
             return Ran(log, error=failed.error)
 
+    def lock(self, language: str, code: str, /, *, log: Log | None = None, **given: Any) -> str:
+        """The lock of `code`. Raises ExecutionFailed."""
+        defaults: dict[str, Any] = {"job_id": "j", "workspace_id": "w", "args": {}, "env": {}}
+        executor = self.executors[language]
+        assert isinstance(executor, Resolver)
+        execution = Execution(language=language, code=code, **{**defaults, **given})
+        return self.runner.run(executor.resolve(execution, log or Log()))
+
 
 @contextmanager
 def started(**options: Any) -> Iterator[Jobs]:
-    """A started JobHost; `options` are its own."""
+    """A started JobHost; `options` are its own. The cache of dependencies is beside its folder."""
+    available = look_around()
+    cache_dir = Path(options["base_dir"]).resolve().parent / f"cache-{Path(options['base_dir']).name}"
+    cache_dir.mkdir(exist_ok=True)
+    read_only = [cache_dir, *preparing.readable_paths(available), *options.pop("read_only", ())]
     with asyncio.Runner() as runner:
-        host = JobHost(**options)
+        host = JobHost(read_only=read_only, **options)
         runner.run(host.start())
         try:
-            yield Jobs(runner, host)
+            yield Jobs(runner, host, available, cache_dir)
         finally:
             runner.run(host.close())
 

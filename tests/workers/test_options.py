@@ -16,7 +16,8 @@ from jobs.flows.value import parse_flow_value
 from jobs.models import CachedResult, CompletedJob, Flow, FlowVersion, Job, JobCleanup, QueuedJob
 from tests.workers.conftest import RunningWorker, ScriptedRunner
 from workers.pg_queue import PgJobQueue
-from workers.runtimes import Limits
+from workers.pg_runtimes import PgRuntimeStore
+from workers.runtimes import Limits, look_around
 from workers.sandbox_runner import SandboxRunner
 from workspaces import secrets
 from workspaces.models import Account, Member, Variable, Workspace
@@ -404,7 +405,14 @@ def test_what_a_step_leaves_in_the_shared_folder_the_next_one_finds(
 ) -> None:
     start(
         runner=SandboxRunner(
-            folder=tmp_path / "jobs", hidden_paths=[], policy="warn", limits=Limits(), warm=2
+            folder=tmp_path / "jobs",
+            cache_dir=tmp_path / "cache",
+            available=look_around(),
+            store=PgRuntimeStore(),
+            hidden_paths=[],
+            policy="warn",
+            limits=Limits(),
+            warm=2,
         )
     )
     write = "def main():\n    open('shared/x', 'w').write('from a')\n    open('shared/x').close()"

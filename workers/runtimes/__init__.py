@@ -1,37 +1,108 @@
-"""One module per language. To add a language: a module with its executor, an entry here, a test file."""
+"""One module per language. To add one: a module with its executor, an entry here, a test file (docs/runtimes.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from workers.runtimes.base import (
     Execution,
     ExecutionFailed,
     Executor,
+    Imported,
     Limits,
     LogSink,
     Outcome,
+    Registries,
+    Resolver,
     SandboxUnavailable,
+    Site,
 )
 from workers.runtimes.bash import Bash
 from workers.runtimes.python3 import Python3
-from workers.sandbox import JobHost
-
-EXECUTORS: dict[str, Callable[[JobHost], Executor]] = {"python3": Python3, "bash": Bash}
+from workers.runtimes.tools import Tool, ToolSpec, find
 
 __all__ = [
-    "EXECUTORS",
+    "RUNTIMES",
+    "Available",
     "Execution",
     "ExecutionFailed",
     "Executor",
+    "Imported",
     "Limits",
     "LogSink",
     "Outcome",
+    "Registries",
+    "Resolver",
+    "Runtime",
     "SandboxUnavailable",
-    "executors",
+    "Site",
+    "look_around",
 ]
 
 
-def executors(host: JobHost) -> dict[str, Executor]:
-    """An executor for every language, all running their jobs on `host`."""
-    return {language: make(host) for language, make in EXECUTORS.items()}
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """How jobs of some languages are run, and with what."""
+
+    languages: Sequence[str]
+    make: Callable[[Site], Executor]
+    tools: Sequence[ToolSpec] = ()  # all of them are needed
+
+
+BASH = ToolSpec(
+    name="Bash", programs=("bash",), install="Debian, Ubuntu: apt install bash; Alpine: apk add bash"
+)
+
+RUNTIMES: Sequence[Runtime] = (
+    Runtime(languages=("python3",), make=Python3),
+    Runtime(languages=("bash",), make=Bash, tools=(BASH,)),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Available:
+    """What of RUNTIMES this host can run."""
+
+    runtimes: Sequence[Runtime]
+    tools: Mapping[str, Tool]  # by name
+    missing: Mapping[str, Sequence[ToolSpec]]  # by language
+
+    @property
+    def languages(self) -> list[str]:
+        return [language for runtime in self.runtimes for language in runtime.languages]
+
+    def as_json(self) -> dict[str, dict[str, str]]:
+        """By language: {"version": "..."} of its tool, or {"missing": name, "install": how}. For people and the API."""
+        told: dict[str, dict[str, str]] = {}
+        for runtime in self.runtimes:
+            version = ", ".join(
+                f"{spec.name} {self.tools[spec.name].version}".strip() for spec in runtime.tools
+            )
+            told |= {language: {"version": version} for language in runtime.languages}
+        for language, specs in self.missing.items():
+            told[language] = {
+                "missing": ", ".join(spec.name for spec in specs),
+                "install": "; ".join(spec.install for spec in specs),
+            }
+        return told
+
+
+def look_around(runtimes: Sequence[Runtime] = RUNTIMES) -> Available:
+    """Find the tools of all runtimes on this host. Starts each once, to ask for its version."""
+    tools: dict[str, Tool] = {}
+    missing: dict[str, Sequence[ToolSpec]] = {}
+    there = []
+    for runtime in runtimes:
+        absent = []
+        for spec in runtime.tools:
+            tool = tools.get(spec.name) or find(spec)
+            if tool is None:
+                absent.append(spec)
+            else:
+                tools[spec.name] = tool
+        if absent:
+            missing |= dict.fromkeys(runtime.languages, absent)
+        else:
+            there.append(runtime)
+    return Available(runtimes=there, tools=tools, missing=missing)

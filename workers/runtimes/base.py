@@ -4,11 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
-from workers.sandbox import Limits, SandboxUnavailable
+from jobs.dependencies import WantedFiles
+from workers.runtimes.tools import Tool
+from workers.sandbox import JobHost, Limits, SandboxUnavailable
 
-__all__ = ["Execution", "ExecutionFailed", "Executor", "Limits", "LogSink", "Outcome", "SandboxUnavailable"]
+__all__ = [
+    "Execution",
+    "ExecutionFailed",
+    "Executor",
+    "Imported",
+    "Limits",
+    "LogSink",
+    "Outcome",
+    "Registries",
+    "Resolver",
+    "SandboxUnavailable",
+    "Site",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registries:
+    """Where packages come from: settings of the instance over the worker's environment. None: the tool's default."""
+
+    pip_index_url: str | None = None
+    pip_extra_index_urls: Sequence[str] = ()
+    uv_index_strategy: str | None = None  # as in UV_INDEX_STRATEGY
+    npm_registry: str | None = None
+    npmrc: str | None = None  # text of an .npmrc: registries by scope, with their tokens
+    go_proxy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """A script of the workspace that the code imports, directly or through others."""
+
+    path: str  # "f/ops/lib"
+    language: str
+    content: str
+    lock: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """What an executor finds on its worker."""
+
+    host: JobHost
+    tools: Mapping[
+        str, Tool
+    ]  # by ToolSpec.name; those of the runtime are there, or it would not have been made
+    # Survives jobs and restarts, shared by the workers of this machine. Each runtime has a folder of its own in it.
+    # Jobs see all of it read-only, but cannot list its top: names in it must tell nothing and be hard to guess.
+    cache_dir: Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +85,12 @@ class Execution:
     ] = ()  # folders with the job's own dependencies; below a read_only path of the host
     share: str | None = None  # jobs with the same name here have ./shared in common, see sandbox.Program
     limits: Limits = field(default_factory=Limits)
+    # The dependencies, pinned: text whose form is the executor's own. "": none. None: they could not be told, which
+    # executors without a Resolver see always.
+    lock: str | None = None
+    imports: Mapping[str, Imported] = field(default_factory=dict)  # by path; all that is reachable
+    registries: Registries = field(default_factory=Registries)
+    wanted_files: WantedFiles = field(default_factory=WantedFiles)  # dependency files of the workspace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,5 +138,17 @@ class Executor(Protocol):
 
         Raises ExecutionFailed when the script fails (a timeout included), SandboxUnavailable when the worker
         could not run it, which says nothing about the script, and SharedFolderLost.
+        """
+        ...
+
+
+@runtime_checkable
+class Resolver(Protocol):
+    """An executor of a language whose scripts have dependencies."""
+
+    async def resolve(self, execution: Execution, log: LogSink) -> str:
+        """The lock of the execution's code together with what it imports: "" when nothing is to be installed.
+
+        Raises ExecutionFailed: which requirement cannot be had, and why. Says in `log` what it does.
         """
         ...

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from workers.runtimes import failures, results
-from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome
+from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
 from workers.runtimes.output import OutputPump
-from workers.sandbox import Ended, JobHost, Program, ProgramTimedOut
+from workers.sandbox import Ended, Program, ProgramTimedOut
 
 _SCRIPT = "main.sh"
 _ASSIGNMENT = re.compile(
@@ -24,8 +24,8 @@ class Bash:
     language = "bash"
     default_tag = "bash"
 
-    def __init__(self, host: JobHost) -> None:
-        self._host = host
+    def __init__(self, site: Site) -> None:
+        self._host = site.host
 
     async def run(self, execution: Execution, log: LogSink) -> Outcome:
         """See Executor.run."""

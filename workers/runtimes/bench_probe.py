@@ -13,8 +13,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
-from workers.runtimes import Execution, executors
+from workers.runtimes import Execution, Executor, Site, look_around
 from workers.sandbox import JobHost
 
 CODES = {"python3": "def main():\n    return None\n", "bash": "echo ok\n"}
@@ -29,12 +30,19 @@ class _Nowhere:
     def stream(self, text: str) -> None: ...
 
 
+def executor_on(host: JobHost, language: str) -> Executor:
+    """The executor of `language`, running its jobs on `host`."""
+    available = look_around()
+    site = Site(host=host, tools=available.tools, cache_dir=Path(tempfile.gettempdir()) / "windmill-probe")
+    return next(one.make(site) for one in available.runtimes if language in one.languages)
+
+
 async def measure(host: JobHost, language: str, count: int, *, pause_s: float = 0.0) -> Summary:
     """Run `count` no-op jobs one after the other on a started `host`, from the call of run() to its outcome.
 
     `pause_s` between them tells an idle worker (the next sandbox is ready) from a busy one.
     """
-    executor = executors(host)[language]
+    executor = executor_on(host, language)
     taken: dict[str, list[float]] = {phase: [] for phase in PHASES}
     for number in range(count):
         execution = Execution(

@@ -6,9 +6,9 @@ import json
 import re
 
 from workers.runtimes import failures, results
-from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome
+from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
 from workers.runtimes.output import OutputPump
-from workers.sandbox import Ended, JobHost, Program, ProgramTimedOut
+from workers.sandbox import Ended, Program, ProgramTimedOut
 
 ENTRYPOINT_OVERRIDE = "_ENTRYPOINT_OVERRIDE"
 
@@ -19,8 +19,8 @@ class Python3:
     language = "python3"
     default_tag = "python3"
 
-    def __init__(self, host: JobHost) -> None:
-        self._host = host
+    def __init__(self, site: Site) -> None:
+        self._host = site.host
 
     async def run(self, execution: Execution, log: LogSink) -> Outcome:
         """See Executor.run. Result conventions: job_process.python_results."""

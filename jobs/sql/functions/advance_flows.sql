@@ -80,21 +80,22 @@ BEGIN
                          script_entrypoint_override, args, tag, created_by, permissioned_as, permissioned_as_email,
                          parent_job, root_job, flow_step_id, flow_innermost_root_job, flow_body, flow_n, trigger_kind,
                          trigger, timeout, priority, visible_to_owner, preprocessed, same_worker, cache_ttl,
-                         delete_after_secs, concurrency_key, concurrent_limit, concurrency_time_window_s)
+                         delete_after_secs, concurrency_key, concurrent_limit, concurrency_time_window_s, raw_lock)
         SELECT new.id, new.workspace_id, new.kind, new.runnable_id, new.runnable_path, new.raw_code, new.script_lang,
                new.script_entrypoint_override,
                CASE WHEN new.args_of IS NULL THEN new.args ELSE (SELECT args FROM job WHERE id = new.args_of) END,
                new.tag, new.created_by, new.permissioned_as, new.permissioned_as_email, new.parent_job, new.root_job,
                new.flow_step_id, new.flow_innermost_root_job, new.flow_body, new.flow_n, new.trigger_kind, new.trigger,
                new.timeout, new.priority, new.visible_to_owner, new.preprocessed, new.same_worker, new.cache_ttl,
-               new.delete_after_secs, new.concurrency_key, new.concurrent_limit, new.concurrency_time_window_s
+               new.delete_after_secs, new.concurrency_key, new.concurrent_limit, new.concurrency_time_window_s, new.raw_lock
           FROM json_to_recordset(doc->'jobs') AS new (
                id uuid, workspace_id text, kind text, runnable_id bigint, runnable_path text, raw_code text,
                script_lang text, script_entrypoint_override text, args jsonb, args_of uuid, tag text, created_by text,
                permissioned_as text, permissioned_as_email text, parent_job uuid, root_job uuid, flow_step_id text,
                flow_innermost_root_job uuid, flow_body text, flow_n int, trigger_kind text, trigger text, timeout int,
                priority smallint, visible_to_owner boolean, preprocessed boolean, same_worker boolean, cache_ttl int,
-               delete_after_secs int, concurrency_key text, concurrent_limit int, concurrency_time_window_s int);
+               delete_after_secs int, concurrency_key text, concurrent_limit int, concurrency_time_window_s int,
+               raw_lock text);
         INSERT INTO flow_status (id, workspace_id, state)
         SELECT new.id, new.workspace_id, new.flow_state
           FROM json_to_recordset(doc->'jobs') AS new (id uuid, workspace_id text, flow_state json)

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from jobs.monitor import monitor
 from workers.pg_queue import PgJobQueue
+from workers.pg_runtimes import PgRuntimeStore
 from workers.sandbox import SandboxUnavailable
 from workers.setup import options_from_settings, read_group_config, runner_from_settings
 from workers.tags import worker_name
@@ -40,7 +41,7 @@ class Command(BaseCommand):
 async def _run(*, slots: int, drain_timeout_s: float | None) -> int:
     name = worker_name(group=settings.WORKER_GROUP, hostname=settings.INSTANCE_NAME)
     queue = PgJobQueue(worker=name)
-    runner = runner_from_settings(worker=name, slots=slots)
+    runner = runner_from_settings(worker=name, slots=slots, store=PgRuntimeStore())
     config = await read_group_config(queue)
     options = options_from_settings(name=name, slots=slots, runner=runner, config=config, environ=os.environ)
     worker = Worker(options, queue=queue, runner=runner, housekeeping=monitor)

@@ -1,0 +1,97 @@
+"""`workers.runtime_store.RuntimeStore` in PostgreSQL. Scripts are read with the rights of whom the job runs as."""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.db.models.functions import Now
+
+from jobs import scripts
+from jobs.dependencies import WantedFiles
+from jobs.models import CachedLock, WorkspaceDependencies
+from jobs.queue import Claim
+from workers.arguments import caller_of
+from workers.runtimes.base import Imported, Registries
+from workers.threads import in_thread
+from workspaces.models import InstanceSetting
+
+LOCK_AGE = timedelta(
+    days=3
+)  # after which a preview's dependencies are resolved anew: newer versions may be out
+_REGISTRIES_AGE_S = 10.0  # how long a change of the settings may take to reach a worker
+
+# Instance settings over variables of the worker, by field of Registries.
+_SETTINGS = {
+    "pip_index_url": ("pip_index_url", "PIP_INDEX_URL"),
+    "pip_extra_index_urls": ("pip_extra_index_url", "PIP_EXTRA_INDEX_URL"),
+    "uv_index_strategy": ("uv_index_strategy", "UV_INDEX_STRATEGY"),
+    "npm_registry": ("npm_config_registry", "NPM_CONFIG_REGISTRY"),
+    "npmrc": ("npmrc", ""),
+    "go_proxy": ("go_proxy", "GOPROXY"),
+}
+
+
+class PgRuntimeStore:
+    """Remembers the registries for a few seconds; everything else is asked each time."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self._environ = environ
+        self._registries: Registries | None = None
+        self._read_at = 0.0
+
+    async def imported(self, claim: Claim, paths: Sequence[str]) -> dict[str, Imported]:
+        return await in_thread(_imported, claim, paths)
+
+    async def wanted_files(self, claim: Claim) -> WantedFiles:
+        return await in_thread(_wanted_files, claim.workspace_id, claim.language or "")
+
+    async def registries(self) -> Registries:
+        if self._registries is None or time.monotonic() - self._read_at > _REGISTRIES_AGE_S:
+            self._registries = await in_thread(_registries, self._environ)
+            self._read_at = time.monotonic()
+        return self._registries
+
+    async def find_lock(self, key: str) -> str | None:
+        return await in_thread(_find_lock, key)
+
+    async def keep_lock(self, key: str, lock: str) -> None:
+        await in_thread(_keep_lock, key, lock)
+
+
+def _imported(claim: Claim, paths: Sequence[str]) -> dict[str, Imported]:
+    found = scripts.readable_at(caller_of(claim), paths)
+    return {
+        script.path: Imported(
+            path=script.path, language=script.language, content=script.content, lock=script.lock
+        )
+        for script in found
+    }
+
+
+def _wanted_files(workspace_id: str, language: str) -> WantedFiles:
+    rows = WorkspaceDependencies.objects.filter(workspace=workspace_id, archived=False, language=language)
+    return WantedFiles(by_name=dict(rows.values_list("name", "content")))
+
+
+def _registries(environ: Mapping[str, str]) -> Registries:
+    names = [setting for setting, _ in _SETTINGS.values()]
+    stored = dict(InstanceSetting.objects.filter(name__in=names).values_list("name", "value"))
+    values: dict[str, Any] = {}
+    for field, (setting, variable) in _SETTINGS.items():
+        value = stored.get(setting) or environ.get(variable)
+        if isinstance(value, str) and value.strip():
+            values[field] = (
+                tuple(value.replace(",", " ").split()) if field.endswith("urls") else value.strip()
+            )
+    return Registries(**values)
+
+
+def _find_lock(key: str) -> str | None:
+    fresh = CachedLock.objects.filter(pk=key, created_at__gt=Now() - LOCK_AGE)
+    return fresh.values_list("lock", flat=True).first()
+
+
+def _keep_lock(key: str, lock: str) -> None:
+    CachedLock.objects.update_or_create(key=key, defaults={"lock": lock, "created_at": Now()})
