@@ -1,1 +1,0 @@
-import{a,b,c,d,e}from"./chunk-4CECT6DA.js";import"./chunk-OZHNYAXZ.js";import"./chunk-TQXMXRNN.js";import"./chunk-GJZ7OJZG.js";import"./chunk-PFR35AX2.js";import"./chunk-HSYVEGOK.js";export{e as autoCloseTags,d as html,a as htmlCompletionSource,b as htmlCompletionSourceWith,c as htmlLanguage};

@@ -1,0 +1,1 @@
+import{a,b,c,d,e}from"./chunk-E34BEAQY.js";import"./chunk-ZSONDAIT.js";import"./chunk-X7UK3XI4.js";import"./chunk-SV4CSHMG.js";import"./chunk-MMHOW4CS.js";import"./chunk-7JAUTSS2.js";export{e as autoCloseTags,d as html,a as htmlCompletionSource,b as htmlCompletionSourceWith,c as htmlLanguage};
