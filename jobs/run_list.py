@@ -42,7 +42,14 @@ RANGES: Mapping[str, tuple[str, timedelta]] = {
 }
 # Kinds of jobs that a flow or a deployment started, hardly ever a person.
 STEP_KINDS = frozenset(
-    {JobKind.FLOW_BODY, JobKind.FLOW_SCRIPT, JobKind.IDENTITY, JobKind.AI_AGENT, JobKind.FLOW_DEPENDENCIES}
+    {
+        JobKind.FLOW_BODY,
+        JobKind.FLOW_SCRIPT,
+        JobKind.IDENTITY,
+        JobKind.AI_AGENT,
+        JobKind.DEPENDENCIES,
+        JobKind.FLOW_DEPENDENCIES,
+    }
 )
 KEYS = ("path", "user", "worker", "tag", "label", "trigger", "kind")
 _JSON = ("args", "result")  # args.name:value, result.name:value
@@ -228,7 +235,8 @@ def _moment(params: Mapping[str, Any], name: str, problems: list[str]) -> dateti
 
 
 # Jobs whose runnable_id is a script's hash; jobs whose runnable_path is a flow's; jobs whose runnable_path is below it.
-_OF_SCRIPTS = frozenset({JobKind.SCRIPT, JobKind.SINGLE_STEP_FLOW})
+_OF_SCRIPTS = frozenset({JobKind.SCRIPT, JobKind.SINGLE_STEP_FLOW, JobKind.DEPENDENCIES})
+_OF_DEPLOYMENTS = frozenset({JobKind.DEPENDENCIES, JobKind.FLOW_DEPENDENCIES})
 _OF_FLOWS = frozenset({JobKind.FLOW, JobKind.FLOW_DEPENDENCIES})
 _INSIDE_FLOWS = frozenset({JobKind.FLOW_BODY, JobKind.FLOW_SCRIPT, JobKind.IDENTITY, JobKind.AI_AGENT})
 
@@ -240,6 +248,7 @@ _ICONS: Mapping[str, str] = {
     JobKind.PREVIEW: "braces",
     JobKind.IDENTITY: "arrow-down",
     JobKind.AI_AGENT: "zap",
+    JobKind.DEPENDENCIES: "package",
     JobKind.FLOW_DEPENDENCIES: "package",
 }
 
@@ -258,7 +267,7 @@ class Run:
         name = self.summary or (job.runnable_path or "Code").rsplit("/", 1)[-1]
         if job.kind in (JobKind.PREVIEW, JobKind.FLOW_PREVIEW):
             return f"Test of {job.runnable_path}" if job.runnable_path else "Test"
-        if job.kind == JobKind.FLOW_DEPENDENCIES:
+        if job.kind in _OF_DEPLOYMENTS:
             return f"Dependencies of {name}"
         if job.kind in _INSIDE_FLOWS and job.flow_step_id:
             return f"{self.summary}, step {job.flow_step_id}" if self.summary else f"Step {job.flow_step_id}"
@@ -273,9 +282,7 @@ class Run:
     def page_url(self) -> str:
         """The page of the script or flow that it ran; "" for code that has none."""
         job = self.job
-        kind = {JobKind.SCRIPT: "scripts", JobKind.SINGLE_STEP_FLOW: "scripts"}.get(
-            JobKind(job.kind), "flows" if job.kind in (JobKind.FLOW, JobKind.FLOW_DEPENDENCIES) else ""
-        )
+        kind = "scripts" if job.kind in _OF_SCRIPTS else "flows" if job.kind in _OF_FLOWS else ""
         return f"/w/{job.workspace_id}/{kind}/{job.runnable_path}/" if kind and job.runnable_path else ""
 
     @property
@@ -300,7 +307,7 @@ class Run:
         kind = self.job.trigger_kind
         if self.job.flow_step_id:
             return "in a flow"
-        if self.job.kind == JobKind.FLOW_DEPENDENCIES:
+        if self.job.kind in _OF_DEPLOYMENTS:
             return "on deployment"
         return {None: "API", "ui": "by hand"}.get(kind, kind or "")
 

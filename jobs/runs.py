@@ -66,6 +66,7 @@ class Preview:
     """Code to run without deploying it; without `content`, a deployed script by path or hash."""
 
     content: str | None = None
+    lock: str | None = None  # of `content`; None: found out when it runs
     language: str | None = None
     path: str | None = None
     script_hash: int | None = None
@@ -172,7 +173,7 @@ def run_preview(caller: Caller, preview: Preview, options: RunOptions) -> UUID:
     caller.require_not_operator()
     # Code of one's own at the path of a script is not that script: a token limited to scripts runs no previews.
     caller.identity.require_scope("jobs", "run", "preview")
-    content, language, path = preview.content, preview.language, preview.path or None
+    content, lock, language, path = preview.content, preview.lock, preview.language, preview.path or None
     if content is None:
         if preview.path is None and preview.script_hash is None:
             raise BadRequest(
@@ -181,7 +182,7 @@ def run_preview(caller: Caller, preview: Preview, options: RunOptions) -> UUID:
         script = scripts.get_to_run(
             caller, path=preview.path if preview.script_hash is None else None, hash=preview.script_hash
         )
-        content, language, path = script.content, script.language, script.path
+        content, lock, language, path = script.content, script.lock, script.language, script.path
     if language not in ALL_LANGUAGES:
         raise BadRequest(
             f"language {str(language)[:40]!r} is unknown; expected one of {', '.join(ALL_LANGUAGES)}"
@@ -194,6 +195,7 @@ def run_preview(caller: Caller, preview: Preview, options: RunOptions) -> UUID:
         workspace_id=caller.workspace_id,
         kind=JobKind.PREVIEW,
         raw_code=content,
+        raw_lock=lock,
         runnable_path=path,
         language=language,
         tag=tags.choose_tag(

@@ -13,6 +13,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import BigIntegerField, F, Func, QuerySet
 
+from jobs import locks
 from jobs.models import ALL_LANGUAGES, Draft, Script, ScriptKind
 from jobs.signatures import infer_schema
 from workspaces import audit
@@ -119,7 +120,7 @@ def deploy_script(
     live = _live(caller)
     head = live.filter(path=draft.path).first()
     parent = _parent(caller, head, path=draft.path, parent_hash=parent_hash, auto_parent=auto_parent)
-    if skip_if_noop and head is not None and _identity(head) == {"path": draft.path, **values}:
+    if skip_if_noop and head is not None and _is_same(head, draft, values):
         return head
     script = Script(
         workspace=caller.workspace,
@@ -139,6 +140,8 @@ def deploy_script(
                 if not archived:
                     raise _lost_race(draft.path)
             script.save(force_insert=True)
+            moved_from = parent.path if parent is not None and parent.path != draft.path else None
+            locks.deployed(caller, script, moved_from=moved_from)
             Draft.objects.filter(
                 workspace=caller.workspace, email=caller.email, kind="script", path=draft.path
             ).delete()
@@ -243,8 +246,8 @@ def _checked_values(caller: Caller, draft: ScriptDraft) -> dict[str, Any]:
         "description": draft.description,
         "schema": schema,
         "kind": draft.kind,
-        # Nothing to install is known before a dependency job ran; what the author sent is theirs.
-        "lock": draft.lock or "",
+        # What the author sent is theirs; None: a dependency job finds out.
+        "lock": _lock(caller, draft),
         "tag": draft.tag or None,
         "envs": draft.envs,
         "timeout": draft.timeout_s,
@@ -257,6 +260,12 @@ def _checked_values(caller: Caller, draft: ScriptDraft) -> dict[str, Any]:
         "labels": None if draft.labels is None else check_labels(draft.labels),
         "extra": draft.extra,
     }
+
+
+def _lock(caller: Caller, draft: ScriptDraft) -> str | None:
+    if draft.lock is not None:
+        return draft.lock
+    return None if locks.needs_job(caller.workspace_id, draft.language, draft.content) else ""
 
 
 def _check_envs(envs: list[str] | None) -> None:
@@ -300,6 +309,12 @@ _IDENTITY_COLUMNS = [
 
 def _identity(script: Script) -> dict[str, Any]:
     return {"path": script.path, **{name: getattr(script, name) for name in _IDENTITY_COLUMNS}}
+
+
+def _is_same(head: Script, draft: ScriptDraft, values: dict[str, Any]) -> bool:
+    """Whether deploying `values` would change nothing. A lock that the author leaves to us is no difference."""
+    ours = {} if draft.lock is not None else {"lock": head.lock}
+    return _identity(head) == {"path": draft.path, **values, **ours}
 
 
 def _hash(script: Script) -> int:
@@ -361,7 +376,8 @@ def get_by_hash(caller: Caller, hash: int, *, right: Right = Right.READ, scope: 
 def get_to_run(caller: Caller, *, path: str | None = None, hash: int | None = None) -> Script:
     """The version that a run of this path or hash executes. Operators may; the token needs jobs:run for it.
 
-    Raises NotFound (also archived ones), PermissionDenied.
+    At a path whose live version has no lock yet (or none at all: it could not be computed), the newest one before it
+    that has one. Raises NotFound (also archived ones, and when no version is ready), PermissionDenied.
     """
     if path is not None:
         script = caller.get(_live(caller), path, what="script")
@@ -371,7 +387,28 @@ def get_to_run(caller: Caller, *, path: str | None = None, hash: int | None = No
         if script.deleted:
             raise NotFound(f"script version {script.hash_hex} was deleted")
     caller.identity.require_scope("jobs", "run", f"scripts/{script.path}")
-    return script
+    state, why = ("ready", None) if script.lock is not None else locks.state_of(script)
+    if state == "ready":
+        return script
+    before = None if path is None else _newest_with_lock(script)
+    if before is not None:
+        return before
+    if state == "locking":
+        raise NotFound(
+            f"the deployment of {script.path} is in progress: job {script.lock_job} is resolving its dependencies; "
+            "try again when it is done"
+        )
+    raise NotFound(
+        f"the deployment of {script.path} failed, because its dependencies could not be resolved: {why}"
+    )
+
+
+def _newest_with_lock(script: Script) -> Script | None:
+    """The version before `script`, nearest first, that can run."""
+    before = Script.objects.filter(
+        workspace=script.workspace_id, hash__in=script.parent_hashes, path=script.path, deleted=False
+    )
+    return before.exclude(lock=None).order_by("-created_at").first()
 
 
 def readable_at(caller: Caller, paths: Sequence[str]) -> list[Script]:
@@ -501,6 +538,8 @@ def archive_version(caller: Caller, hash: int) -> Script:
 def _archive(caller: Caller, script: Script) -> None:
     with transaction.atomic():
         Script.objects.filter(pk=script.pk).update(archived=True)
+        if not script.archived:
+            locks.forget_imports(script.workspace_id, script.path)
         audit.record(
             caller,
             "scripts.archive",
@@ -519,6 +558,7 @@ def delete_path(caller: Caller, path: str) -> None:
         if not deleted:
             raise NotFound(f"script {path[:255]} does not exist in workspace {caller.workspace_id}")
         Draft.objects.filter(workspace=caller.workspace, kind="script", path=path).delete()
+        locks.forget_imports(caller.workspace_id, path)
         audit.record(caller, "scripts.delete", ActionKind.DELETE, resource=path)
 
 

@@ -4,7 +4,10 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
+from jobs import locks
 from jobs.cache import Hit
 from jobs.flows import locking
 from jobs.flows.store import LeaseOver
@@ -19,6 +22,7 @@ from workers.job_queue import JobQueue, QueueAway
 from workers.options import JobOptions, is_bound
 from workers.preparing import while_database_is_away
 from workers.runner import Runner, RunnerLost, RunRequest
+from workers.runtimes import ExecutionFailed
 from workers.threads import in_thread
 from workers.worker_options import WorkerOptions
 from workspaces import job_tokens
@@ -151,8 +155,10 @@ class JobRuns:
 
     async def _run_code(self, held: HeldJob) -> results.Recorded:
         claim = held.claim
+        if claim.kind == JobKind.DEPENDENCIES:
+            return await self._lock_script(held)
         if claim.kind == JobKind.FLOW_DEPENDENCIES:
-            return await self._lock_flow(claim)
+            return await self._lock_flow(held)
         has_code = claim.kind != JobKind.AI_AGENT
         if has_code and (problem := self._cannot_run(claim)) is not None:
             return results.failed_with("ExecutionErr", problem)
@@ -199,19 +205,77 @@ class JobRuns:
         held.log.write(hit.log_line)
         return results.succeeded(hit.result, max_size_mb=self._worker.max_result_size_mb)
 
-    async def _lock_flow(self, claim: Claim) -> results.Recorded:
-        """Done here: it reads the code of a flow and runs none of it."""
+    async def _lock_script(self, held: HeldJob) -> results.Recorded:
+        """A dependency job: what a version, or code that is not deployed, depends on. None of the code is run."""
+        claim = held.claim
+        deployed = claim.runnable_id
         try:
-            locked = await while_database_is_away(
-                lambda: in_thread(locking.run, claim.id, claim.workspace_id)
+            lock = await self._lock(held, claim)
+        except ExecutionFailed as failed:
+            message = str(failed.error.get("message"))
+            if deployed is not None:
+                await while_database_is_away(
+                    lambda: in_thread(locks.record_failure, deployed, job_id=claim.id, message=message)
+                )
+            return results.failed_with(str(failed.error.get("name")), message)
+        if deployed is None:
+            result: dict[str, Any] = {"status": locks.STATUS, "lock": lock}
+        else:
+            author = locks.Author(claim.created_by, claim.permissioned_as, claim.permissioned_as_email)
+            result = await while_database_is_away(
+                lambda: in_thread(locks.record, deployed, job_id=claim.id, lock=lock, author=author)
+            )
+        return results.succeeded(json.dumps(result), max_size_mb=self._worker.max_result_size_mb)
+
+    async def _lock_flow(self, held: HeldJob) -> results.Recorded:
+        """The same for the inline scripts of a flow, one after the other."""
+        claim = held.claim
+        try:
+            begun = await while_database_is_away(
+                lambda: in_thread(locking.begin, claim.id, claim.workspace_id)
             )
         except DomainError as exc:
             return results.failed_with("LockError", exc.message)
+        found: dict[str, str] = {}
+        for script in begun.scripts:
+            step = replace(
+                claim, language=script.language, code=script.content, runnable_path=script.path, lock=None
+            )
+            held.log.write(f"dependencies of step {script.id} ({script.language})\n")
+            try:
+                found[script.id] = await self._lock(held, step)
+            except ExecutionFailed as failed:
+                message = f"step {script.id}: {failed.error.get('message')}"
+                await while_database_is_away(lambda message=message: in_thread(locking.fail, begun, message))  # type: ignore[misc]
+                return results.failed_with("LockError", message)
+        locked = await while_database_is_away(lambda: in_thread(locking.finish, begun, found))
         return results.succeeded(json.dumps(locked), max_size_mb=self._worker.max_result_size_mb)
+
+    async def _lock(self, held: HeldJob, claim: Claim) -> str:
+        if (problem := self._cannot_run(claim)) is not None:
+            raise ExecutionFailed({"name": "ExecutionErr", "message": problem})
+        timeout_s = self._timeout_s(claim)
+        return await self._runner.lock(
+            RunRequest(
+                claim=claim,
+                args={},
+                environment=self._worker.environment.build(claim, token=self._token(claim, timeout_s)),
+                timeout_s=timeout_s,
+                log=held.log,
+                report_memory=held.report_memory,
+            )
+        )
 
     def _cannot_run(self, claim: Claim) -> str | None:
         if claim.code is None:
             return f"There is no code to run: script {claim.runnable_path} was deleted after this job was queued."
+        told = self._runner.runtimes.get(claim.language or "", {})
+        if "missing" in told:
+            return (
+                f"{told['missing']} is not installed where worker {self._worker.name} runs, and {claim.language} needs "
+                f"it. Install it there ({told['install']}) and restart the worker, or give the script a tag of workers "
+                "that have it."
+            )
         if claim.language not in self._runner.languages:
             known = ", ".join(self._runner.languages) or "no language"
             return (

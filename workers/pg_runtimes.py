@@ -20,7 +20,8 @@ from workspaces.models import InstanceSetting
 LOCK_AGE = timedelta(
     days=3
 )  # after which a preview's dependencies are resolved anew: newer versions may be out
-_REGISTRIES_AGE_S = 10.0  # how long a change of the settings may take to reach a worker
+_SETTINGS_AGE_S = 10.0  # how long a change of registries or dependency files may take to reach a worker
+_MOST_REMEMBERED = 1000  # workspaces and languages
 
 # Instance settings over variables of the worker, by field of Registries.
 _SETTINGS = {
@@ -34,21 +35,29 @@ _SETTINGS = {
 
 
 class PgRuntimeStore:
-    """Remembers the registries for a few seconds; everything else is asked each time."""
+    """Remembers registries and dependency files for a few seconds; everything else is asked each time."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
         self._registries: Registries | None = None
         self._read_at = 0.0
+        self._files: dict[tuple[str, str], tuple[float, WantedFiles]] = {}  # by workspace and language
 
     async def imported(self, claim: Claim, paths: Sequence[str]) -> dict[str, Imported]:
         return await in_thread(_imported, claim, paths)
 
     async def wanted_files(self, claim: Claim) -> WantedFiles:
-        return await in_thread(_wanted_files, claim.workspace_id, claim.language or "")
+        key = (claim.workspace_id, claim.language or "")
+        read_at, files = self._files.get(key, (float("-inf"), WantedFiles()))
+        if time.monotonic() - read_at > _SETTINGS_AGE_S:
+            files = await in_thread(_wanted_files, *key)
+            if len(self._files) >= _MOST_REMEMBERED:
+                self._files.clear()
+            self._files[key] = (time.monotonic(), files)
+        return files
 
     async def registries(self) -> Registries:
-        if self._registries is None or time.monotonic() - self._read_at > _REGISTRIES_AGE_S:
+        if self._registries is None or time.monotonic() - self._read_at > _SETTINGS_AGE_S:
             self._registries = await in_thread(_registries, self._environ)
             self._read_at = time.monotonic()
         return self._registries

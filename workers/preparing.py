@@ -12,6 +12,7 @@ from typing import TypeVar
 from django.db import InterfaceError, OperationalError
 
 from jobs.dependencies import imported_paths
+from jobs.dependencies.needs import needs_nothing
 from jobs.queue import Claim
 from workers.runtime_store import RuntimeStore
 from workers.runtimes import Available, Execution, ExecutionFailed, Executor, Imported, LogSink, Resolver
@@ -37,6 +38,11 @@ async def prepared(
         if execution.lock:  # it may have to be installed
             return replace(execution, registries=await while_database_is_away(store.registries))
         return execution
+    if needs_lock and needs_nothing(execution.language, execution.code):
+        # Unless a dependency file of the workspace is for all scripts that name none.
+        files = await while_database_is_away(lambda: store.wanted_files(claim))
+        if "" not in files.by_name:
+            return replace(execution, lock="")
     execution = await with_surroundings(execution, claim, store=store, resolving=needs_lock)
     if not needs_lock:
         return execution

@@ -65,6 +65,7 @@ class PreviewBody(serializers.Serializer):
     """Code to run without deploying it."""
 
     content = Text(required=False, allow_null=True)
+    lock = Text(required=False, allow_null=True)
     language = Text(required=False, allow_null=True)
     path = Text(required=False, allow_null=True)
     script_hash = Text(required=False, allow_null=True)
@@ -181,6 +182,7 @@ class RunPreview(RunView):
         version = body.get("script_hash")
         preview = Preview(
             content=body.get("content"),
+            lock=body.get("lock"),
             language=body.get("language"),
             path=body.get("path"),
             script_hash=scripts.parse_hash(version) if version else None,

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from jobs import scripts
+from jobs import locks, scripts
 from jobs.models import Script
 from jobs.shapes import hash_hex, script_json, script_summary
 from workspaces.api.base import WorkspaceView, flag, page_bounds, read_body
@@ -247,7 +247,9 @@ class DeploymentStatus(ScriptView):
     @extend_schema(operation_id="getScriptDeploymentStatus", responses={200: dict})
     def get(self, request: Request, workspace: str, hash: str) -> Response:
         script = scripts.get_by_hash(self.caller, scripts.parse_hash(hash))
-        return Response({"lock": script.lock, "lock_error_logs": script.lock_error_logs, "job_id": None})
+        return Response(
+            {"lock": script.lock, "lock_error_logs": locks.state_of(script)[1], "job_id": script.lock_job}
+        )
 
 
 class ArchivePath(ScriptView):

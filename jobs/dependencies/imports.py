@@ -11,9 +11,9 @@ _HINT = {
     **dict.fromkeys(_TYPESCRIPT, re.compile(r"""["'](?:\.\.?/|/?[uf]/)""")),
 }
 _ROOTS = ("f/", "u/")
+_MOST_REMEMBERED = 50_000  # characters of code whose imports are kept
 
 
-@lru_cache(maxsize=512)
 def imported_paths(language: str, code: str, path: str | None) -> Sequence[str]:
     """Paths of the scripts that `code`, at `path`, imports itself; in the order of the code, each once.
 
@@ -23,9 +23,15 @@ def imported_paths(language: str, code: str, path: str | None) -> Sequence[str]:
     hint = _HINT.get(language)
     if hint is None or not hint.search(code):  # almost every script: no parsing
         return ()
-    here = path or "tmp/main"
+    return (_parsed if len(code) <= _MOST_REMEMBERED else _parse)(language, code, path or "tmp/main")
+
+
+def _parse(language: str, code: str, here: str) -> Sequence[str]:
     found = _python(code, here) if language == "python3" else _typescript(code, here)
     return tuple(dict.fromkeys(one for one in found if one.startswith(_ROOTS) and one.count("/") >= 2))
+
+
+_parsed = lru_cache(maxsize=512)(_parse)
 
 
 def _python(code: str, here: str) -> list[str]:

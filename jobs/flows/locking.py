@@ -1,43 +1,110 @@
 """Locking flows: what the inline scripts of a version depend on, pinned when it is deployed.
 
-The work of `flowdependencies` jobs (jobs.flows.deployed). They run in the worker itself: nothing of the user's is run.
-A script without dependencies gets no lock, so that what was pushed and what is pulled stay the same.
+The work of `flowdependencies` jobs (jobs.flows.deployed), in three parts: `begin` reads, the worker resolves the
+dependencies of one script after the other (none of their code is run), `finish` or `fail` writes. A script without
+dependencies gets no lock, so that what was pushed and what is pulled stay the same.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from jobs import locks
+from jobs.dependencies import imported_paths
 from jobs.flows import deployed
 from jobs.models import FlowVersion, Job
-from workspaces.errors import DomainError, NotFound
+from workspaces.errors import NotFound
 
-STATUS = "Successful lock file generation"
-
-# (language, code) -> lock, "" when there is nothing to pin. Raises DomainError with what the author can do about it.
-Resolve = Callable[[str, str], str]
+STATUS = locks.STATUS
 
 
-def no_dependencies(language: str, content: str) -> str:
-    """Scripts of today's runtimes use what the worker has installed: nothing is resolved, as for deployed scripts."""
-    return ""
+@dataclass(frozen=True, slots=True)
+class InlineScript:
+    """An inline script whose dependencies are to be resolved."""
+
+    id: str  # of its module
+    path: str | None  # at which it runs: relative imports start there
+    language: str
+    content: str
 
 
-def locked(value: dict[str, Any], resolve: Resolve = no_dependencies) -> tuple[dict[str, Any], list[str]]:
-    """The FlowValue with a lock for each inline script that has dependencies and none yet; ids of those that got one.
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A flow that is being locked."""
 
-    The value given is not changed. Raises DomainError: the first script whose dependencies cannot be resolved.
+    value: dict[str, Any]  # FlowValue
+    version: int | None  # None: a flow that is not deployed, which is only answered
+    workspace_id: str
+    path: str | None
+    scripts: Sequence[InlineScript]
+
+
+def begin(job_id: UUID, workspace_id: str) -> Begun:
+    """What a `flowdependencies` job asks for. Raises NotFound: the version was deleted.
+
+    The argument `nodes` names modules whose scripts are locked again although they have a lock.
+    """
+    job = Job.objects.get(pk=job_id, workspace_id=workspace_id)
+    if job.runnable_id is None:
+        value, version, path = job.raw_flow or {}, None, job.runnable_path
+    else:
+        found = FlowVersion.objects.filter(pk=job.runnable_id, workspace_id=workspace_id).first()
+        if found is None:
+            raise NotFound(f"version {job.runnable_id} of flow {job.runnable_path} was deleted")
+        value, version, path = found.value, found.pk, found.path
+    again = frozenset((job.args or {}).get("nodes") or ())
+    scripts = [
+        script
+        for script in _scripts_to_lock(value, path, again)
+        if script.id in again or locks.needs_job(workspace_id, script.language, script.content)
+    ]
+    return Begun(value=value, version=version, workspace_id=workspace_id, path=path, scripts=scripts)
+
+
+def finish(begun: Begun, found: Mapping[str, str]) -> dict[str, Any]:
+    """Write the locks, by module id; answers the job's result. May be done twice."""
+    value, changed = with_locks(begun.value, found)
+    if begun.version is None:
+        return {"status": STATUS, "updated_flow_value": value, "modified_ids": changed}
+    deployed.record_locks(begun.version, value=value if changed else None, error_logs=None)
+    if begun.path is not None:
+        imports = {
+            id: imported_paths(str(script.get("language")), str(script.get("content")), f"{begun.path}/{id}")
+            for id, script in _inline_scripts(value)
+        }
+        locks.remember_imports_of_flow(begun.workspace_id, begun.path, imports)
+    return {"status": STATUS, "modified_ids": changed}
+
+
+def fail(begun: Begun, message: str) -> None:
+    """Say in the version why it could not be locked."""
+    if begun.version is not None:
+        deployed.record_locks(begun.version, value=None, error_logs=message)
+
+
+def with_locks(value: dict[str, Any], found: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """The FlowValue with these locks, by module id; ids of the modules that are different now.
+
+    The value given is not changed.
     """
     value = deepcopy(value)
     changed = []
     for id, script in _inline_scripts(value):
-        if script.get("lock") is None:
-            lock = resolve(str(script.get("language")), str(script.get("content")))
-            if lock:
-                script["lock"] = lock
-                changed.append(id)
+        if id in found and (script.get("lock") or "") != found[id]:
+            script["lock"] = found[id]
+            changed.append(id)
     return value, changed
+
+
+def _scripts_to_lock(
+    value: dict[str, Any], path: str | None, again: frozenset[str]
+) -> Iterator[InlineScript]:
+    for id, script in _inline_scripts(value):
+        if script.get("lock") is None or id in again:
+            place = None if path is None else f"{path}/{id}"
+            yield InlineScript(id, place, str(script.get("language")), str(script.get("content")))
 
 
 def _inline_scripts(value: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -56,24 +123,3 @@ def _inline_scripts(value: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]
         pending += inner.get("tools") or []
         for branch in inner.get("branches") or []:
             pending += branch.get("modules") or []
-
-
-def run(job_id: UUID, workspace_id: str) -> dict[str, Any]:
-    """Do what a `flowdependencies` job asks for; answers its result. May run twice. Raises DomainError: it failed.
-
-    A job of a version writes the locks into that version; one with a flow of its own only answers it.
-    """
-    job = Job.objects.get(pk=job_id, workspace_id=workspace_id)
-    if job.runnable_id is None:
-        value, changed = locked(job.raw_flow or {})
-        return {"status": STATUS, "updated_flow_value": value, "modified_ids": changed}
-    version = FlowVersion.objects.filter(pk=job.runnable_id, workspace_id=workspace_id).first()
-    if version is None:
-        raise NotFound(f"version {job.runnable_id} of flow {job.runnable_path} was deleted")
-    try:
-        value, changed = locked(version.value)
-    except DomainError as exc:
-        deployed.record_locks(version.pk, value=None, error_logs=exc.message)
-        raise
-    deployed.record_locks(version.pk, value=value if changed else None, error_logs=None)
-    return {"status": STATUS, "modified_ids": changed}

@@ -62,5 +62,5 @@ SELECT claimed.id, claimed.attempt, claimed.scheduled_for, claimed.started_at, c
        job.delete_after_secs, coalesce(job.raw_lock, script.lock) AS lock
   FROM claimed
   JOIN job ON job.id = claimed.id
-  LEFT JOIN script ON script.hash = job.runnable_id AND job.kind = 'script'
+  LEFT JOIN script ON script.hash = job.runnable_id AND job.kind IN ('script', 'dependencies')
  ORDER BY claimed.priority DESC, claimed.scheduled_for, claimed.id

@@ -8,7 +8,7 @@ from django.db import connection
 
 from jobs.flows import deployed, locking
 from jobs.flows.deployed import FlowDraft
-from jobs.models import Flow, FlowVersion, Job, JobKind, QueuedJob
+from jobs.models import DependencyEdge, Flow, FlowVersion, Job, JobKind, QueuedJob
 from tests.tenancy import enter, make_workspace
 from workspaces.access import Caller
 from workspaces.errors import BadRequest, Conflict, DomainError
@@ -87,7 +87,7 @@ def test_of_those_who_move_flows_to_one_path_at_once_one_succeeds(alice):
 
 
 def test_the_order_of_keys_is_the_authors(alice):
-    module = {"id": "z", "value": {"zeta": 1, **inline("")}, "summary": "last"}
+    module = {"id": "z", "value": {"zeta": 1, **inline("import json")}, "summary": "last"}
 
     version = deployed.create_flow(alice, draft(PATH, module))
 
@@ -103,16 +103,12 @@ def test_a_problem_of_the_flow_is_named_with_its_place(alice):
 # --- locks ---
 
 
-def lock_of(language: str, content: str) -> str:
-    return f"{language} lock of {content}" if content else ""
-
-
 VALUE = {
-    "preprocessor_module": {"id": "preprocessor", "value": inline("p")},
+    "preprocessor_module": {"id": "preprocessor", "value": inline("import p")},
     "modules": [
-        {"id": "a", "value": inline("a")},
-        {"id": "kept", "value": inline("a", lock="mine")},
-        {"id": "none", "value": inline("")},
+        {"id": "a", "value": inline("import a")},
+        {"id": "kept", "value": inline("import a", lock="mine")},
+        {"id": "none", "value": inline("import json")},
         {"id": "script", "value": {"type": "script", "path": "u/alice/x"}},
         {
             "id": "loop",
@@ -123,25 +119,41 @@ VALUE = {
                         "id": "one",
                         "value": {
                             "type": "branchone",
-                            "branches": [{"modules": [{"id": "in", "value": inline("in")}]}],
-                            "default": [{"id": "else_", "value": inline("else")}],
+                            "branches": [{"modules": [{"id": "in", "value": inline("import in_")}]}],
+                            "default": [{"id": "else_", "value": inline("import else_")}],
                         },
                     }
                 ],
             },
         },
-        {"id": "agent", "value": {"type": "aiagent", "tools": [{"id": "tool", "value": inline("tool")}]}},
+        {
+            "id": "agent",
+            "value": {"type": "aiagent", "tools": [{"id": "tool", "value": inline("import tool")}]},
+        },
     ],
-    "failure_module": {"id": "failure", "value": inline("f")},
+    "failure_module": {"id": "failure", "value": inline("import f1")},
 }
 
 
-def test_every_inline_script_with_dependencies_gets_a_lock():
-    value, changed = locking.locked(VALUE, lock_of)
+def begun(value):
+    job = Job.objects.create(
+        workspace_id="acme", kind=JobKind.FLOW_DEPENDENCIES, raw_flow=value, args={}, tag="dependency"
+    )
+    return locking.begin(job.pk, "acme")
 
-    assert sorted(changed) == ["a", "else_", "failure", "in", "preprocessor", "tool"]
+
+def test_every_inline_script_with_dependencies_and_no_lock_is_to_be_locked(alice):
+    scripts = begun(VALUE).scripts
+
+    assert sorted(script.id for script in scripts) == ["a", "else_", "failure", "in", "preprocessor", "tool"]
+
+
+def test_locks_are_written_where_they_belong():
+    value, changed = locking.with_locks(VALUE, {"a": "lock of a", "in": "lock of in", "none": ""})
+
+    assert sorted(changed) == ["a", "in"]
     scripts = {module["id"]: module["value"] for module in value["modules"]}
-    assert scripts["a"]["lock"] == "python3 lock of a" and scripts["kept"]["lock"] == "mine"
+    assert scripts["a"]["lock"] == "lock of a" and scripts["kept"]["lock"] == "mine"
     assert "lock" not in scripts["none"] and "lock" not in scripts["script"]
     assert "lock" not in VALUE["modules"][0]["value"], "what was given stays as it was"
 
@@ -150,20 +162,59 @@ def test_the_dependency_job_leaves_a_flow_without_dependencies_as_it_was_pushed(
     version = deployed.create_flow(alice, draft(PATH, {"id": "a", "value": inline("import json")}))
     before = FlowVersion.objects.get(pk=version.pk).value
 
-    result = locking.run(version.dependency_job, "acme")
+    job = locking.begin(version.dependency_job, "acme")
+    result = locking.finish(job, {})
 
-    assert result["status"] == locking.STATUS
+    assert job.scripts == [] and result["status"] == locking.STATUS
     version.refresh_from_db()
     assert version.value == before and version.lock_error_logs is None
 
 
-def test_the_dependency_job_of_a_flow_that_is_not_deployed_answers_it(alice):
-    value = {"modules": [{"id": "a", "value": inline("x")}]}
+def test_the_dependency_job_of_a_deployed_flow_writes_its_locks_and_what_it_imports(alice):
+    code = "import requests\nfrom f.ops.lib import x"
+    version = deployed.create_flow(alice, draft(PATH, {"id": "a", "value": inline(code)}))
+
+    job = locking.begin(version.dependency_job, "acme")
+    locking.finish(job, {"a": "requests==2"})
+
+    version.refresh_from_db()
+    assert version.value["modules"][0]["value"]["lock"] == "requests==2"
+    edge = DependencyEdge.objects.get()
+    assert (edge.importer_kind, edge.importer_path, edge.importer_node) == ("flow", PATH, "a")
+    assert edge.imported_path == "f/ops/lib"
+
+
+def test_modules_whose_imports_changed_are_locked_again_although_they_have_a_lock(alice):
+    value = {
+        "modules": [
+            {"id": "a", "value": inline("import x", lock="old")},
+            {"id": "b", "value": inline("import y", lock="b")},
+        ]
+    }
     job = Job.objects.create(
-        workspace_id="acme", kind=JobKind.FLOW_DEPENDENCIES, raw_flow=value, args={}, tag="dependency"
+        workspace_id="acme",
+        kind=JobKind.FLOW_DEPENDENCIES,
+        raw_flow=value,
+        args={"nodes": ["a"]},
+        tag="dependency",
     )
 
-    assert locking.run(job.pk, "acme")["updated_flow_value"] == value
+    assert [script.id for script in locking.begin(job.pk, "acme").scripts] == ["a"]
+
+
+def test_a_flow_whose_dependencies_cannot_be_resolved_says_why(alice):
+    version = deployed.create_flow(alice, draft(PATH, {"id": "a", "value": inline("import nonesuch")}))
+
+    locking.fail(locking.begin(version.dependency_job, "acme"), "step a: no nonesuch")
+
+    version.refresh_from_db()
+    assert version.lock_error_logs == "step a: no nonesuch"
+
+
+def test_the_dependency_job_of_a_flow_that_is_not_deployed_answers_it(alice):
+    value = {"modules": [{"id": "a", "value": inline("x")}]}
+
+    assert locking.finish(begun(value), {})["updated_flow_value"] == value
 
 
 def test_the_dependency_job_of_a_deleted_version_says_so(alice):
@@ -171,4 +222,4 @@ def test_the_dependency_job_of_a_deleted_version_says_so(alice):
     deployed.delete_flow(alice, PATH)
 
     with pytest.raises(DomainError, match="was deleted"):
-        locking.run(version.dependency_job, "acme")
+        locking.begin(version.dependency_job, "acme")
