@@ -52,7 +52,8 @@ class SandboxRunner:
         self._host = JobHost(
             base_dir=folder,
             hidden_paths=hidden_paths,
-            read_only=[cache_dir, *preparing.readable_paths(available)],
+            read_only=preparing.readable_paths(available),
+            writable_root=cache_dir,
             policy=policy,
             warm=warm,
         )

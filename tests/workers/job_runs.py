@@ -77,9 +77,9 @@ class Jobs:
         self.runner = runner
         self.host = host
         self.executors: dict[str, Executor] = {}
-        site = Site(host=host, tools=available.tools, cache_dir=cache_dir)
+        self.site = Site(host=host, tools=available.tools, cache_dir=cache_dir)
         for runtime in available.runtimes:
-            self.executors |= dict.fromkeys(runtime.languages, runtime.make(site))
+            self.executors |= dict.fromkeys(runtime.languages, runtime.make(self.site))
 
     def __call__(self, language: str, code: str, /, **given: Any) -> Ran:
         """Run `code`; further keywords are those of Execution."""
@@ -114,7 +114,8 @@ def started(**options: Any) -> Iterator[Jobs]:
     """A started JobHost; `options` are its own. The cache of dependencies is beside its folder."""
     available = look_around()
     cache_dir = Path(options["base_dir"]).resolve().parent / f"cache-{Path(options['base_dir']).name}"
-    cache_dir.mkdir(exist_ok=True)
+    cache_dir.mkdir(mode=0o711, exist_ok=True)
+    options.setdefault("writable_root", cache_dir)
     read_only = [cache_dir, *preparing.readable_paths(available), *options.pop("read_only", ())]
     with asyncio.Runner() as runner:
         host = JobHost(read_only=read_only, **options)

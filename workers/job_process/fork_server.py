@@ -4,9 +4,11 @@ It is started with an empty environment and reads its configuration, one value o
 that it inherits. Then it answers (JSON values over the same socket):
 
     in   {"op": "spawn", "id": n}    make sandbox n; with "share": name, one that shares the folder of this name, which
-                                     is made with its first sandbox
+                                     is made with its first sandbox; with "writable": [names], one that may write
+                                     those folders below the folder for that
     in   {"op": "drop", "share": name}   let go of that folder
-    out  {"op": "ready", "id": n}    + three descriptors: log (pipe, to read), job and guard (sockets)
+    out  {"op": "ready", "id": n, "uid": u}   the user of its job, + three descriptors: log (pipe, to read), job and
+                                     guard (sockets)
     in   {"op": "kill", "id": n}     end it with all its processes
     out  {"op": "gone", "id": n}     no process of sandbox n is left
     out  {"op": "failed", "id": n, "message": "..."}
@@ -31,6 +33,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from . import linux, packets, processes, root_view, sandboxed
@@ -192,6 +195,7 @@ class ForkServer:
             self._view = root_view.build(
                 read_only=configuration["read_only"],
                 hidden=configuration["hidden"],
+                writable_at=configuration["writable_at"],
                 tmp_bytes=configuration["tmp_bytes"],
                 extra_users=[(uid, uid) for uid in self._free_uids],
             )
@@ -252,7 +256,10 @@ class ForkServer:
         """Make one sandbox and end it, so that what the kernel refuses is known before the first job."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = self._fork(
-            0, sandboxed.Channels(log=os.open("/dev/null", os.O_WRONLY), job=theirs, guard=theirs), share=None
+            0,
+            sandboxed.Channels(log=os.open("/dev/null", os.O_WRONLY), job=theirs, guard=theirs),
+            share=None,
+            writable=(),
         )
         theirs.close()
         ours.shutdown(socket.SHUT_WR)
@@ -282,13 +289,13 @@ class ForkServer:
                     return
                 request = json.loads(received[1])
                 if request["op"] == "spawn":
-                    self._spawn(request["id"], request.get("share"))
+                    self._spawn(request["id"], request.get("share"), request.get("writable", ()))
                 elif request["op"] == "drop":
                     self._drop_share(request["share"])
                 else:
                     self._kill(request["id"])
 
-    def _spawn(self, number: int, share: str | None) -> None:
+    def _spawn(self, number: int, share: str | None, writable: Sequence[str]) -> None:
         try:
             if share is not None and share not in self._shares:
                 self._make_share(share)
@@ -298,18 +305,23 @@ class ForkServer:
             job, job_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             guard, guard_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             channels = sandboxed.Channels(log=log_write, job=job_theirs, guard=guard_theirs)
-            self._pids[self._fork(number, channels, share)] = number
+            self._pids[self._fork(number, channels, share, writable)] = number
         except OSError as error:
             _say(self._control, {"op": "failed", "id": number, "message": str(error)})
             return
         job_theirs.close()
         guard_theirs.close()
-        _say(self._control, {"op": "ready", "id": number}, [log_read, job.fileno(), guard.fileno()])
+        uid = self._uids.get(number, os.geteuid())
+        _say(
+            self._control, {"op": "ready", "id": number, "uid": uid}, [log_read, job.fileno(), guard.fileno()]
+        )
         job.close()
         guard.close()
         os.close(log_read)
 
-    def _fork(self, number: int, channels: sandboxed.Channels, share: str | None) -> int:
+    def _fork(
+        self, number: int, channels: sandboxed.Channels, share: str | None, writable: Sequence[str]
+    ) -> int:
         """Fork the guard of a sandbox, as process 1 of a new pid namespace; closes the log in this process."""
         # Jobs that share a folder run as the same user, so that each may change what another one left there.
         shared = None if share is None else self._shares[share]
@@ -333,6 +345,7 @@ class ForkServer:
                 gid=gid,
                 network=self._network,
                 share=None if shared is None else shared.number,
+                writable=writable,
             )
         if self._view is not None:
             # The next unshare is refused unless our children would be born into our own namespace again.

@@ -90,9 +90,9 @@ def pivot_root(new_root: str, put_old: str) -> None:
     _check(_libc.syscall(ctypes.c_long(number), new_root.encode(), put_old.encode()), "pivot_root")
 
 
-def make_tree_read_only(path: str) -> None:
-    """Make the mount at `path` and all below it read-only, without set-uid and device files. Raises OSError."""
-    attributes = _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV
+def restrict_tree(path: str, *, read_only: bool) -> None:
+    """Make the mount at `path` and all below it one without set-uid and device files. Raises OSError."""
+    attributes = _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV | (_MOUNT_ATTR_RDONLY if read_only else 0)
     request = ctypes.create_string_buffer(struct.pack("QQQQ", attributes, 0, 0, 0), 32)
     result = _libc.syscall(
         ctypes.c_long(_SYS_MOUNT_SETATTR),
@@ -106,7 +106,8 @@ def make_tree_read_only(path: str) -> None:
         return
     # Linux before 5.12: one remount per mount point; the flags of the one above are not inherited.
     for target in [path, *_mount_points_below(path)]:
-        mount("none", target, None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
+        flags = MS_BIND | MS_REMOUNT | MS_NOSUID | MS_NODEV | (MS_RDONLY if read_only else 0)
+        mount("none", target, None, flags)
 
 
 def _mount_points_below(path: str) -> list[str]:

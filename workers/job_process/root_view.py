@@ -6,6 +6,9 @@ a copy of it to which `add_private_parts` mounts a fresh /proc, and a /tmp in me
 Jobs that share a folder get it at /shared. It lives in memory too, below a place of the fork server (`add_share`) that is
 covered in every job's namespace before the job begins: there is no name under which a job could reach the folder of
 others, and nothing on disk that somebody would have to delete.
+
+A folder on disk that one job may write is reached in the same way: the folder above all of them hangs, writable, below
+that covered place, and the one job's folder is bound from there onto its path.
 """
 
 from __future__ import annotations
@@ -27,15 +30,20 @@ _PRIVATE = ("/tmp", "/dev", "/proc")  # mounted by us; what the host has below t
 _OLD = "/.old"
 _STASH = "/.stash"
 _SHARES = "/.shares"
+_WRITABLE = f"{_SHARES}/writable"
 _NOTHING = "/.nothing"
 
 
 class RootView:
-    """The finished view. `late` are (stashed path, path below /tmp) pairs that every job binds for itself."""
+    """The finished view. `late` are (stashed path, path below /tmp) pairs that every job binds for itself.
 
-    def __init__(self, late: list[tuple[str, str]], tmp_bytes: int) -> None:
+    `writable_at`: the paths under which jobs see the folder that holds what one of them may write.
+    """
+
+    def __init__(self, late: list[tuple[str, str]], tmp_bytes: int, writable_at: Sequence[str]) -> None:
         self.late = late
         self.tmp_bytes = tmp_bytes
+        self.writable_at = writable_at
 
     def add_share(self, name: str, uid: int, gid: int) -> None:
         """Make a folder for jobs that run as `uid` (-1: as we do). Call in the fork server's mount namespace.
@@ -57,11 +65,13 @@ class RootView:
         linux.unmount(f"{_SHARES}/{name}")
         os.rmdir(f"{_SHARES}/{name}")
 
-    def add_private_parts(self, uid: int, gid: int, share: str | None) -> None:
+    def add_private_parts(self, uid: int, gid: int, share: str | None, writable: Sequence[str]) -> None:
         """Mount /proc and /tmp of one job, whose processes run as `uid`, and the folder that it shares, if any.
 
-        Call in its own mount namespace.
+        `writable` names folders, below the one for that, which it may change. Call in its own mount namespace.
+        Raises OSError.
         """
+        sources = [_open_below(_WRITABLE, name) for name in writable]
         if share is not None:
             linux.mount(f"{_SHARES}/{share}", SHARED_FOLDER, None, linux.MS_BIND)
         # Covered, not unmounted: that would wait for all processors to forget the mount, a millisecond and more.
@@ -74,6 +84,14 @@ class RootView:
         for stashed, path in self.late:
             _make_place(path, is_folder=os.path.isdir(stashed))
             linux.mount(stashed, path, None, linux.MS_BIND | linux.MS_REC)
+        for name, source in zip(writable, sources, strict=True):
+            for place in self.writable_at:
+                target = _open_below(place, name)
+                linux.mount(
+                    f"/proc/self/fd/{source}", f"/proc/self/fd/{target}", None, linux.MS_BIND | linux.MS_REC
+                )
+                os.close(target)
+            os.close(source)
         for folder in (JOB_FOLDER, HOME_FOLDER, SHM_FOLDER):
             os.mkdir(folder, 0o700)
             os.chown(folder, uid, gid)
@@ -82,12 +100,18 @@ class RootView:
 
 
 def build(
-    *, read_only: Sequence[str], hidden: Sequence[str], tmp_bytes: int, extra_users: Sequence[tuple[int, int]]
+    *,
+    read_only: Sequence[str],
+    hidden: Sequence[str],
+    writable_at: Sequence[str],
+    tmp_bytes: int,
+    extra_users: Sequence[tuple[int, int]],
 ) -> RootView:
     """Make the view the root of this process. Needs its own mount namespace with the right to mount in it.
 
     `read_only` are further paths jobs may read, at the same place; `hidden` paths become empty, also when a visible
-    folder holds them. `extra_users` (uid, gid) get a line in /etc/passwd, so that programs that ask who they are
+    folder holds them. `writable_at`: the names of the folder that holds those which single jobs may write, all of them in
+    `read_only` too. `extra_users` (uid, gid) get a line in /etc/passwd, so that programs that ask who they are
     get an answer. Raises OSError.
     """
     linux.mount("none", "/", None, linux.MS_PRIVATE | linux.MS_REC)
@@ -109,15 +133,19 @@ def build(
     _show_resolver()
     if extra_users:
         _add_users(extra_users)
+    os.mkdir(_SHARES, 0o700)
+    linux.mount("tmpfs", _SHARES, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=700,size=1m")
+    if writable_at:
+        os.mkdir(_WRITABLE, 0o700)
+        linux.mount(_OLD + writable_at[0], _WRITABLE, None, linux.MS_BIND | linux.MS_REC)
+        linux.restrict_tree(_WRITABLE, read_only=False)
     for path in hidden:
-        _hide(path, late)
+        _hide(path, [*late, *((_WRITABLE, at) for at in writable_at[:1])])
 
     for folder in ("/tmp", "/proc", "/dev", "/run", "/var", "/home", "/root", "/mnt", "/srv", "/media"):
         os.makedirs(folder, 0o755, exist_ok=True)
     os.mkdir(SHARED_FOLDER, 0o555)
     os.mkdir(_NOTHING, 0o000)
-    os.mkdir(_SHARES, 0o700)
-    linux.mount("tmpfs", _SHARES, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=700,size=1m")
     os.symlink("/tmp", "/var/tmp")
     os.symlink("/run", "/var/run")
     # Mounted while the host's /proc is still visible below /.old: the kernel asks for that in a user namespace.
@@ -126,7 +154,7 @@ def build(
     linux.unmount(_OLD)
     os.rmdir(_OLD)
     linux.mount("none", "/", None, linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY | linux.MS_NOSUID)
-    return RootView(late, tmp_bytes)
+    return RootView(late, tmp_bytes, writable_at)
 
 
 def _show(path: str) -> None:
@@ -147,7 +175,7 @@ def _already_shown(source: str, path: str) -> bool:
 def _bind(source: str, target: str) -> None:
     _make_place(target, is_folder=os.path.isdir(source))
     linux.mount(source, target, None, linux.MS_BIND | linux.MS_REC)
-    linux.make_tree_read_only(target)
+    linux.restrict_tree(target, read_only=True)
 
 
 def _make_place(path: str, *, is_folder: bool) -> None:
@@ -182,7 +210,17 @@ def _add_users(users: Sequence[tuple[int, int]]) -> None:
     _bind("/.passwd", "/etc/passwd")
 
 
-def _hide(path: str, late: list[tuple[str, str]]) -> None:
+def _open_below(root: str, name: str) -> int:
+    """A descriptor of the folder `name` below `root`. Raises OSError, also when a symbolic link is on the way."""
+    fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in name.split("/"):
+        below = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    return fd
+
+
+def _hide(path: str, late: Sequence[tuple[str, str]]) -> None:
     """Cover `path` with an empty, unreadable folder or file wherever it is visible."""
     places = [path]
     places += [stash + path[len(at) :] for stash, at in late if path == at or path.startswith(at + "/")]

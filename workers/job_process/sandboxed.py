@@ -18,6 +18,7 @@ import socket
 import stat
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -44,17 +45,19 @@ def run(
     gid: int,
     network: bool,
     share: str | None,
+    writable: Sequence[str],
 ) -> NoReturn:
     """Be the guard of a new sandbox. Called right after fork, as process 1 when there is a `view`. Never returns.
 
-    `share` names the folder that the job shares with others (with a `view`; without, its folder has a link).
+    `share` names the folder that the job shares with others (with a `view`; without, its folder has a link), `writable`
+    folders that it may change (with a `view`; without, their owner does it).
     """
     began = time.monotonic()
     try:
         _forget_the_server(channels)
         if view is not None:
             linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWIPC | (0 if network else linux.CLONE_NEWNET))
-            view.add_private_parts(uid, gid, share)
+            view.add_private_parts(uid, gid, share, writable)
             home, working = root_view.HOME_FOLDER, root_view.JOB_FOLDER
         else:
             linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)

@@ -13,12 +13,13 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from workers.job_process import packets
+from workers.sandbox import ownership
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +79,9 @@ class Program:
     # Programs with the same name here share a folder: ./shared, and /shared too where jobs have a file system view of
     # their own. It is in memory there, as large as a job's /tmp, and counts for no job. See JobHost.drop_share.
     share: str | None = None
+    # Folders that this program may change, absolute, below the host's `writable_root`; it sees them under this very path.
+    # Each is for one program at a time: the job's user owns it meanwhile, we when run() returns (see take_back).
+    writable: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,11 +108,13 @@ class _Sandbox:
         self.gone = gone
         self.wanted_by = wanted_by  # made for one program, which waits for it; None: for whichever comes
         self.log = -1
+        self.uid = -1  # of its job
         self.job: socket.socket | None = None
         self.guard: socket.socket | None = None
         self.is_used = False
 
-    def attach(self, fds: Sequence[int]) -> None:
+    def attach(self, uid: int, fds: Sequence[int]) -> None:
+        self.uid = uid
         self.log, job, guard = fds
         os.set_blocking(self.log, False)
         self.job, self.guard = socket.socket(fileno=job), socket.socket(fileno=guard)
@@ -129,7 +135,8 @@ class JobHost:
 
     `base_dir` is created (mode 0711) and holds job folders where there are no namespaces. `hidden_paths` are empty
     to jobs even inside folders they see; `read_only` are paths they may read besides the system; `python_paths`
-    are put on every Python job's sys.path (and are read-only visible). `policy` says what to do when the kernel
+    are put on every Python job's sys.path (and are read-only visible). `writable_root` is a folder that jobs may read,
+    too, and below which a program may be allowed to write (Program.writable). `policy` says what to do when the kernel
     offers no isolation: "refuse" makes `start` raise IsolationRefused, "warn" runs jobs without. `warm` sandboxes
     are kept ready. `tmp_bytes` limits a job's /tmp, which holds its folder too. Without `network` jobs have none.
     `preload` names modules to import once, before jobs are forked.
@@ -142,6 +149,7 @@ class JobHost:
         hidden_paths: Sequence[str | Path] = (),
         read_only: Sequence[str | Path] = (),
         python_paths: Sequence[str | Path] = (),
+        writable_root: str | Path | None = None,
         policy: Literal["refuse", "warn"] = "refuse",
         allowed: Sequence[Isolation] = ISOLATIONS,
         warm: int = 2,
@@ -159,13 +167,19 @@ class JobHost:
         self._policy = policy
         self._allowed = tuple(allowed)
         self._warm = max(1, warm)
-        readable = [*map(str, read_only), *self.python_paths]
+        # Real name first, then as it was called; the same mostly.
+        named = (
+            [] if writable_root is None else [os.path.realpath(writable_root), os.path.abspath(writable_root)]
+        )
+        self._writable_at = list(dict.fromkeys(named))
+        readable = [*map(str, read_only), *self.python_paths, *self._writable_at]
         if python is None:
             readable += [sys.base_prefix, os.path.dirname(self._python)]
         self._configuration: dict[str, Any] = {
             "base_dir": self._base_dir,
             "hidden": _with_real_paths([*map(str, hidden_paths), self._base_dir]),
             "read_only": _with_real_paths(readable),
+            "writable_at": self._writable_at,
             "tmp_bytes": tmp_bytes,
             "network": network,
             "preload": list(preload),
@@ -258,16 +272,23 @@ class JobHost:
         """Run `program` to its end and return how it ended.
 
         `on_output` gets what it writes to standard output and standard error, in order, as it comes. Raises
-        ProgramTimedOut, SandboxUnavailable when the sandbox was lost, SharedFolderLost. However this ends,
-        cancellation included, no process of the program is left when it returns.
+        ProgramTimedOut, SandboxUnavailable when the sandbox was lost, SharedFolderLost, and ValueError when
+        `program.writable` holds what it must not. However this ends, cancellation included, no process of the program
+        is left when it returns.
         """
         began = time.monotonic()
-        sandbox = await (self._acquire() if program.share is None else self._acquire_sharing(program.share))
+        writable = [self._below_writable_root(path) for path in program.writable]
+        if program.share is None and not writable:
+            sandbox = await self._acquire()
+        else:
+            sandbox = await self._acquire_own(program.share, writable)
         acquired = time.monotonic()
         run = _Run(self._loop, sandbox, limits.result_bytes, on_output)
         self._in_use += 1
         try:
             try:
+                if writable and sandbox.uid != os.geteuid():
+                    await _to_the_end(self._in_thread(ownership.hand_over, writable, sandbox.uid))
                 async with asyncio.timeout(timeout_s):
                     await run.send(program, limits)
                     if self._ready:
@@ -289,6 +310,8 @@ class JobHost:
             self._in_use -= 1
             run.finish()
             self._top_up()
+            if writable:
+                await _to_the_end(self._in_thread(ownership.take_back, writable))
         if run.report is None:
             raise SandboxUnavailable(run.setup_error or "the job's sandbox ended before the job did")
         timings = {
@@ -340,25 +363,35 @@ class JobHost:
                 self._offer(waiter.result())
             raise
 
-    async def _acquire_sharing(self, share: str) -> _Sandbox:
-        """A sandbox with a shared folder. Made when it is wanted: a folder cannot be put into a prepared one."""
+    async def _acquire_own(self, share: str | None, writable: Sequence[str]) -> _Sandbox:
+        """A sandbox with folders of its own. Made when it is wanted: a folder cannot be put into a prepared one."""
         while self._control is None or self._is_closing:
             if self._is_closing:
                 raise SandboxUnavailable("the job host is closed")
             await self._is_up.wait()
-        if self._shares.setdefault(share, self._server_number) != self._server_number:
+        if share is not None and self._shares.setdefault(share, self._server_number) != self._server_number:
             raise SharedFolderLost(
                 "The folder ./shared of this flow is lost: the process of the worker that held it ended, or too many "
                 "flows with such a folder are under way on this worker."
             )
         wanted_by: asyncio.Future[_Sandbox] = self._loop.create_future()
-        self._spawn(wanted_by, share)
+        self._spawn(wanted_by, share, writable)
         return self._taken(await wanted_by)
 
-    def _spawn(self, wanted_by: asyncio.Future[_Sandbox] | None = None, share: str | None = None) -> None:
+    def _spawn(
+        self,
+        wanted_by: asyncio.Future[_Sandbox] | None = None,
+        share: str | None = None,
+        writable: Sequence[str] = (),
+    ) -> None:
         number, self._next_number = self._next_number, self._next_number + 1
         self._sandboxes[number] = _Sandbox(number, self._loop.create_future(), wanted_by)
-        self._tell({"op": "spawn", "id": number} | ({} if share is None else {"share": share}))
+        request: dict[str, Any] = {"op": "spawn", "id": number}
+        if share is not None:
+            request["share"] = share
+        if writable:
+            request["writable"] = list(writable)
+        self._tell(request)
 
     def _taken(self, sandbox: _Sandbox) -> _Sandbox:
         sandbox.is_used = True
@@ -383,14 +416,32 @@ class JobHost:
     async def _kill(self, sandbox: _Sandbox) -> None:
         """Have all processes of `sandbox` killed and wait for it, also when cancelled meanwhile."""
         self._tell({"op": "kill", "id": sandbox.number})
-        cancelled = False
-        while not sandbox.gone.done():
+        await _to_the_end(sandbox.gone)
+
+    # --- folders that a program may change ---
+
+    def _below_writable_root(self, path: str) -> str:
+        """The name of folder `path` below the writable root. Raises ValueError."""
+        if not self._writable_at:
+            raise ValueError(f"{path} cannot be writable: this host was made without writable_root")
+        for root in self._writable_at:
+            name = path.removeprefix(root.rstrip("/") + "/")
+            if name == path:
+                continue
+            if not all(part not in ("", ".", "..") for part in name.split("/")):
+                break
             try:
-                await asyncio.wait([sandbox.gone])
-            except asyncio.CancelledError:
-                cancelled = True
-        if cancelled:
-            raise asyncio.CancelledError
+                with ownership.opened_below(root, name):
+                    return name
+            except OSError as error:
+                raise ValueError(
+                    f"{path} is not a folder without links on its way: {error.strerror}"
+                ) from error
+        raise ValueError(f"{path} cannot be writable: only folders below {self._writable_at[-1]} can")
+
+    async def _in_thread(self, act: Callable[..., None], names: Sequence[str], *args: int) -> None:
+        for name in names:
+            await asyncio.to_thread(act, self._writable_at[0], name, *args)
 
     # --- the fork server ---
 
@@ -463,14 +514,14 @@ class JobHost:
             message = json.loads(packet[1:])
             number = int(message["id"])
             if message["op"] == "ready":
-                self._on_ready(self._sandboxes[number], fds)
+                self._on_ready(self._sandboxes[number], int(message["uid"]), fds)
             elif message["op"] == "gone":
                 self._on_gone(number)
             else:
                 self._on_failed_spawn(number, message["message"])
 
-    def _on_ready(self, sandbox: _Sandbox, fds: Sequence[int]) -> None:
-        sandbox.attach(fds)
+    def _on_ready(self, sandbox: _Sandbox, uid: int, fds: Sequence[int]) -> None:
+        sandbox.attach(uid, fds)
         if sandbox.wanted_by is None:
             self._coming -= 1
             self._offer(sandbox)
@@ -670,6 +721,21 @@ class _Run:
     def _end(self) -> None:
         if not self.ended.done():
             self.ended.set_result(None)
+
+
+async def _to_the_end(awaitable: Awaitable[None]) -> None:
+    """Wait for `awaitable` until it is done; whoever is cancelled meanwhile learns it afterwards."""
+    future = asyncio.ensure_future(awaitable)
+    cancelled = False
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
+    if not future.cancelled():
+        future.result()
 
 
 def _with_real_paths(paths: Sequence[str]) -> list[str]:

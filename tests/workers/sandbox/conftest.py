@@ -28,15 +28,15 @@ def secrets_dir(project_dir: Path) -> Path:
 
 
 @pytest.fixture(scope="package", params=ISOLATED)
-def isolated(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, project_dir: Path
-) -> Iterator[Jobs]:
+def isolated(request: pytest.FixtureRequest, project_dir: Path) -> Iterator[Jobs]:
     """Jobs in each kind of isolation."""
-    base_dir = tmp_path_factory.mktemp("base")
-    with started_with(
-        request.param, base_dir, hidden_paths=[project_dir / "data"], read_only=[project_dir]
-    ) as jobs:
-        yield jobs
+    kind: Isolation = request.param
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o711)  # not below the folders of pytest, which are for their owner only
+        with started_with(
+            kind, Path(folder) / "jobs", hidden_paths=[project_dir / "data"], read_only=[project_dir]
+        ) as jobs:
+            yield jobs
 
 
 @pytest.fixture(scope="package", params=[*ISOLATED, "none"])
