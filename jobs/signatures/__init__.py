@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from jobs.signatures import bash, python
+from jobs.signatures import bash, python, typescript
 from jobs.signatures.arguments import ArgumentProblem, validate_args
 from jobs.signatures.schema import SKELETON_DIALECT, build_schema
 from jobs.signatures.signature import FUNCTION_CALL, Argument, Inference, Problem, Signature, Typ
@@ -26,6 +26,10 @@ __all__ = [
 PARSERS: dict[str, Callable[[str, str], Signature]] = {
     "python3": python.parse,
     "bash": bash.parse,
+    "bun": typescript.parse,
+    "deno": typescript.parse,
+    "nativets": typescript.parse,
+    "bunnative": typescript.parse,
 }
 
 
