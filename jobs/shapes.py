@@ -294,6 +294,7 @@ def worker_json(worker: WorkerPing, *, last_ping_s: float, reveal: bool) -> dict
         "current_job_id": _text(worker.current_job_id) if reveal else None,
         "custom_tags": worker.custom_tags,
         "languages": worker.languages,
+        "runtimes": worker.runtimes,
         "slots": worker.slots,
         "busy_slots": worker.busy_slots,
         "wm_version": worker.wm_version,

@@ -37,6 +37,9 @@ class Facts:
     held_back_by: str | None = None  # the concurrency key whose places are all taken
     running_with_key: int = 0
     ahead_with_key: int = 0  # held back too, for longer
+    language: str | None = None  # of its code
+    missing_tool: str | None = None  # what a live worker says is not installed for this language
+    install: str | None = None  # and how to install it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +91,12 @@ def _limited(facts: Facts) -> str:
 
 def _no_worker(facts: Facts) -> str:
     sentence = f"No live worker listens to tag {facts.tag}."
+    # A tag of somebody's own may be a typo; that of the language, also one of a workspace (php-acme), is not.
+    if facts.missing_tool and facts.tag.split("-", 1)[0] == facts.language:
+        return (
+            f"{sentence} {facts.missing_tool}, which {facts.language} needs, is not installed where the workers run; "
+            f"install it there ({facts.install}) and restart them."
+        )
     if facts.draining_workers:
         return f"{sentence} {facts.draining_workers} that did are shutting down."
     if facts.silent_workers:

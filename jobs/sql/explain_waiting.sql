@@ -1,5 +1,5 @@
 -- The facts behind "why is it waiting?" for a few jobs. Counts stop at %(most)s, so that a long queue costs no more.
-SELECT waiting.id, statement_timestamp() AS now, waiting.tag, waiting.scheduled_for, waiting.running, waiting.worker,
+SELECT id, statement_timestamp() AS now, waiting.tag, waiting.scheduled_for, waiting.running, waiting.worker,
        waiting.suspend, waiting.canceled_by,
        coalesce(listening.workers_for_tag, 0)::int AS workers_for_tag,
        coalesce(listening.free_slots, 0)::int AS free_slots,
@@ -7,8 +7,16 @@ SELECT waiting.id, statement_timestamp() AS now, waiting.tag, waiting.scheduled_
        coalesce(listening.silent_workers, 0)::int AS silent_workers,
        first.ahead::int AS ahead, others.running_with_tag::int AS running_with_tag,
        CASE WHEN waiting.was_due_at IS NOT NULL THEN waiting.concurrency_key END AS held_back_by,
-       like_it.running_with_key::int AS running_with_key, like_it.ahead_with_key::int AS ahead_with_key
+       like_it.running_with_key::int AS running_with_key, like_it.ahead_with_key::int AS ahead_with_key,
+       asked.script_lang AS language, lacking.told->>'missing' AS missing_tool, lacking.told->>'install' AS install
   FROM queue AS waiting
+  LEFT JOIN job AS asked USING (id)
+  LEFT JOIN LATERAL (
+       SELECT runtimes->asked.script_lang AS told
+         FROM worker_ping
+        WHERE runtimes->asked.script_lang ? 'missing'
+          AND ping_at > statement_timestamp() - make_interval(secs => %(alive_s)s)
+        LIMIT 1) AS lacking ON true
  CROSS JOIN LATERAL (
        SELECT count(*) FILTER (WHERE is_alive AND state = 'running') AS workers_for_tag,
               sum(greatest(0, slots - busy_slots)) FILTER (WHERE is_alive AND state = 'running') AS free_slots,

@@ -51,6 +51,17 @@ READY = Facts(
         ({"workers_for_tag": 0}, "no_worker", "WORKER_TAGS"),
         ({"workers_for_tag": 0, "draining_workers": 2}, "no_worker", "shutting down"),
         ({"workers_for_tag": 0, "silent_workers": 1}, "no_worker", "stopped reporting"),
+        (
+            {
+                "workers_for_tag": 0,
+                "tag": "php",
+                "language": "php",
+                "missing_tool": "PHP",
+                "install": "apt install php-cli",
+            },
+            "no_worker",
+            "PHP, which php needs, is not installed where the workers run; install it there (apt install php-cli)",
+        ),
         ({"free_slots": 0, "ahead": 3}, "busy", "3 jobs with this tag come first"),
         ({"ahead": 1}, "behind", "1 job with tag python3"),
         ({"ahead": 1000}, "behind", "1000 or more jobs"),
@@ -75,3 +86,21 @@ def test_the_facts_come_from_the_queue_and_the_workers(make_job):
     assert (facts[asked].workers_for_tag, facts[asked].free_slots) == (1, 1)
     queue.claim_jobs(worker="w1", tags=["python3"])
     assert waiting.why_waiting(urgent, workspace_id="test").reason == "running"
+
+
+def test_a_language_that_no_worker_can_run_names_the_missing_tool_and_how_to_install_it(make_job):
+    job = make_job(tag="php", language="php")
+    WorkerPing.objects.create(
+        worker="w1",
+        worker_instance="h",
+        custom_tags=["python3"],
+        runtimes={
+            "python3": {"version": "3.11"},
+            "php": {"missing": "PHP", "install": "apt install php-cli"},
+        },
+    )
+
+    answer = waiting.why_waiting(job, workspace_id="test")
+
+    assert answer.reason == "no_worker"
+    assert "PHP" in answer.sentence and "apt install php-cli" in answer.sentence
