@@ -150,6 +150,7 @@ if JOB_ISOLATION not in ("refuse", "warn"):
         f"JOB_ISOLATION is {JOB_ISOLATION!r}; expected refuse (no isolation, no jobs) or warn (run and say so)."
     )
 JOB_MEMORY_LIMIT_MB = _positive("JOB_MEMORY_LIMIT_MB", 2048, least=32)
+CACHE_MAX_MB = _positive("CACHE_MAX_MB", 10_000)
 INIT_SCRIPT = env.str("INIT_SCRIPT", default="")
 WHITELIST_ENVS = _list("WHITELIST_ENVS")
 # Each user of the machine has one of their own: a folder made by root would shut everybody else out.

@@ -8,7 +8,7 @@ from typing import Literal
 
 from jobs.models import Language
 from jobs.signatures.bash import positional_order
-from workers import preparing
+from workers import cache, preparing
 from workers.failures import error_as_result
 from workers.logs import JobLog
 from workers.runner import RunnerLost, RunOutcome, RunRequest
@@ -37,6 +37,7 @@ class SandboxRunner:
         *,
         folder: Path,
         cache_dir: Path,
+        cache_max_bytes: int,
         available: Available,
         store: RuntimeStore,
         hidden_paths: Sequence[Path],
@@ -46,6 +47,8 @@ class SandboxRunner:
     ) -> None:
         self._folder = folder
         self._cache_dir = cache_dir
+        self._cache_max_bytes = cache_max_bytes
+        self._collecting: asyncio.Task[None] | None = None
         self._limits = limits
         self._available = available
         self._store = store
@@ -83,9 +86,12 @@ class SandboxRunner:
         # Jobs pass through and cannot list it: what is in it is named by hashes, and may be of other workspaces.
         self._cache_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
         await self._host.start()
+        self._collecting = asyncio.create_task(cache.keep_small(self._cache_dir, self._cache_max_bytes))
 
     async def close(self) -> None:
         """End the fork server, and with it whatever still runs."""
+        if self._collecting is not None:
+            self._collecting.cancel()
         await self._host.close()
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 

@@ -78,6 +78,7 @@ def runner_from_settings(*, worker: str, slots: int, store: RuntimeStore) -> Run
     return SandboxRunner(
         folder=settings.WORKER_DIR / worker,
         cache_dir=settings.WORKER_DIR / "cache",
+        cache_max_bytes=settings.CACHE_MAX_MB << 20,
         available=look_around(),
         store=store,
         hidden_paths=[settings.DATA_DIR, *_socket_folders()],

@@ -407,6 +407,7 @@ def test_what_a_step_leaves_in_the_shared_folder_the_next_one_finds(
         runner=SandboxRunner(
             folder=tmp_path / "jobs",
             cache_dir=tmp_path / "cache",
+            cache_max_bytes=1 << 30,
             available=look_around(),
             store=PgRuntimeStore(),
             hidden_paths=[],
