@@ -22,24 +22,45 @@ class Unreadable(Exception):
         self.problem = problem
 
 
+DEEPEST = 12  # levels of types and of default values; what is deeper is as good as unknown
+
+
 def read_tree(language: Language, code: str) -> Tree:
     """The tree of a source without syntax errors. Raises Unreadable for any other.
 
     Lines end in "\\n" in the tree, whatever they end in in `code`.
     """
+    tree = recovered_tree(language, code)
+    if tree.root_node.has_error:
+        raise first_error(tree.root_node)
+    return tree
+
+
+def recovered_tree(language: Language, code: str) -> Tree:
+    """As read_tree, but syntax errors are nodes in the tree: for languages with words that are newer than the grammar.
+
+    Raises Unreadable for what is no text, too long, or takes too long.
+    """
     if len(code) > _LONGEST_SOURCE:
         raise _unreadable(1, 1, f"The script is longer than {_LONGEST_SOURCE:,} characters.")
-    text = code.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    text = plain_lines(code)
     if "\x00" in text:
         raise _unreadable(*_place(text, text.index("\x00")), "The script has a NUL character here.")
     try:
         source = text.encode()
     except UnicodeEncodeError as exc:
         raise _unreadable(*_place(text, exc.start), "A character here is not valid Unicode text.") from exc
-    tree = _parse(language, source)
-    if tree.root_node.has_error:
-        raise unreadable_at(tree.root_node, *_first_error(tree.root_node))
-    return tree
+    return _parse(language, source)
+
+
+def plain_lines(code: str) -> str:
+    """`code` without a byte order mark, with lines that end in a line feed alone."""
+    return code.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def first_error(root: Node, part: Node | None = None) -> Unreadable:
+    """What to raise for a tree with errors; of several, for one in `part`."""
+    return unreadable_at(root, *_first_error(part or root))
 
 
 def unreadable_at(root: Node, offset: int, message: str) -> Unreadable:
@@ -52,9 +73,14 @@ def unreadable_at(root: Node, offset: int, message: str) -> Unreadable:
     return _unreadable(first_line + lines, column, message)
 
 
-def text_of(node: Node) -> str:
-    """The source text of a node."""
-    return (node.text or b"").decode(errors="replace")
+def text_of(node: Node | None) -> str:
+    """The source text of a node; "" for None."""
+    return "" if node is None else (node.text or b"").decode(errors="replace")
+
+
+def children_of(node: Node | None, *types: str) -> Iterator[Node]:
+    """The children of these types."""
+    return (child for child in node.named_children if child.type in types) if node else iter(())
 
 
 def _parse(language: Language, source: bytes) -> Tree:
