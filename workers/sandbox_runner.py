@@ -29,8 +29,7 @@ from workers.sandbox import JobHost, SharedFolderLost
 class SandboxRunner:
     """See workers.runner.Runner. `hidden_paths` are folders that no job may see; `warm` sandboxes are kept ready.
 
-    `folder` is this worker's own and is removed at the end; `cache_dir` stays, other workers may use it too. What was
-    not used for longest is removed from it to keep it below `cache_max_bytes`.
+    `folder` is this worker's own and is removed at the end; `cache_dir` stays, other workers may use it too.
     """
 
     def __init__(
@@ -45,12 +44,9 @@ class SandboxRunner:
         policy: Literal["refuse", "warn"],
         limits: Limits,
         warm: int,
-        cache_max_bytes: int = 10_000 << 20,
     ) -> None:
         self._folder = folder
         self._cache_dir = cache_dir
-        self._cache_max_bytes = cache_max_bytes
-        self._collecting: asyncio.Task[None] | None = None
         self._cache_max_bytes = cache_max_bytes
         self._collecting: asyncio.Task[None] | None = None
         self._limits = limits
