@@ -16,6 +16,7 @@ from jobs.dependencies.needs import needs_nothing
 from jobs.queue import Claim
 from workers.runtime_store import RuntimeStore
 from workers.runtimes import Available, Execution, ExecutionFailed, Executor, Imported, LogSink, Resolver
+from workers.runtimes.python_versions import found_pythons
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -111,8 +112,9 @@ def lock_key(execution: Execution) -> str:
 
 
 def readable_paths(available: Available) -> list[Path]:
-    """What jobs must see of the host to run the tools that were found."""
-    return [tool.path for tool in available.tools.values()]
+    """What jobs must see of the host to run the tools, and the Pythons, that were found."""
+    pythons = [folder for python in found_pythons() for folder in (python.prefix, python.executable.parent)]
+    return [*(tool.readable for tool in available.tools.values()), *pythons]
 
 
 async def while_database_is_away(ask: Callable[[], Awaitable[T]]) -> T:

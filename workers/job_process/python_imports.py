@@ -1,6 +1,7 @@
-"""`from f.folder.script import x`: scripts of the workspace as Python modules, fetched while the job runs.
+"""`from f.folder.script import x`: scripts of the workspace as Python modules.
 
-The job's own token decides what it may read. Files that a script wrote next to itself come first.
+Those that can be told from the code came with the job; what is imported by a computed name is fetched while it runs. The
+job's own token decides what it may read. Files that a script wrote next to itself come first.
 """
 
 from __future__ import annotations
@@ -14,24 +15,30 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 
 _ROOTS = ("f", "u")
 _TIMEOUT_S = 30
 
 
-def install(code: str) -> None:
-    """Let this process import the workspace's scripts; `code` is the script that asked first."""
-    sys.meta_path.append(ScriptFinder(code))
+def install(code: str, scripts: Mapping[str, str], folders: Mapping[str, str]) -> None:
+    """Let this process import the workspace's scripts; `code` is the script that asked first.
+
+    `scripts` are those that came with the job: code by file ("f/ops/lib.py"). `folders` are paths of folders whose
+    names differ as modules, by these: {"f/my_team": "f/my-team"}.
+    """
+    sys.meta_path.append(ScriptFinder(code, scripts, folders))
 
 
 class ScriptFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds f.* and u.* modules through the raw script route of the API."""
+    """Finds f.* and u.* modules among what came with the job, then through the raw script route of the API."""
 
-    def __init__(self, code: str) -> None:
+    def __init__(self, code: str, scripts: Mapping[str, str], folders: Mapping[str, str]) -> None:
         self._sources = [code]
-        self._fetched: dict[str, str] = {}
+        self._scripts = scripts
+        self._folders = folders
+        self._found: dict[str, str] = {}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -40,12 +47,15 @@ class ScriptFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if parts[0] not in _ROOTS:
             return None
         if len(parts) > 2:
-            script_path = "/".join(parts)
-            source = self._fetch(script_path)
+            file = "/".join(parts) + ".py"
+            source = self._scripts.get(file)
+            script_path = self._script_path(parts)
+            if source is None and not self._came_with_the_job(parts):
+                source = self._fetch(script_path)
             if source is not None:
-                self._fetched[fullname] = source
+                self._found[fullname] = source
                 self._sources.append(source)
-                return importlib.machinery.ModuleSpec(fullname, self, origin=f"{script_path}.py")
+                return importlib.machinery.ModuleSpec(fullname, self, origin=file)
             if not self._is_a_folder(fullname):
                 raise ModuleNotFoundError(
                     f"no script {script_path} in this workspace, or no right to read it", name=fullname
@@ -57,12 +67,22 @@ class ScriptFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         spec = module.__spec__
         assert spec is not None and spec.origin is not None
-        source = self._fetched[spec.name]
+        source = self._found[spec.name]
         module.__file__ = spec.origin
         linecache.cache[spec.origin] = (len(source), None, source.splitlines(keepends=True), spec.origin)
         exec(compile(source, spec.origin, "exec", dont_inherit=True), module.__dict__)
 
+    def _script_path(self, parts: Sequence[str]) -> str:
+        folder = "/".join(parts[:-1])
+        return f"{self._folders.get(folder, folder)}/{parts[-1]}"
+
+    def _came_with_the_job(self, folder: Sequence[str]) -> bool:
+        """Whether something in `folder` did."""
+        return any(path.startswith("/".join(folder) + "/") for path in self._scripts)
+
     def _is_a_folder(self, fullname: str) -> bool:
+        if self._came_with_the_job(fullname.split(".")):
+            return True
         # Whether f.a.b is a folder can be told from sources that import something below it.
         inside = re.compile(rf"\b{re.escape(fullname)}\.\w")
         return any(inside.search(source) for source in self._sources)

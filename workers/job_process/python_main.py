@@ -38,8 +38,8 @@ class JobFailed(Exception):
 def run(job: dict[str, Any], env: dict[str, str], worker: socket.socket) -> NoReturn:
     """Run the script of `job` and end this process; the result goes to `worker` as a value of kind R, an error as E.
 
-    `job` holds script_path ("f/ops/report.py"), code, args, entrypoint, preprocess, python_paths, result_bytes and
-    memory_bytes.
+    `job` holds script_path ("f/ops/report.py"), code, args, entrypoint, preprocess, python_paths, scripts and folders
+    (see python_imports.install), result_bytes and memory_bytes.
     """
     try:
         _become_an_ordinary_process(env, job)
@@ -61,7 +61,7 @@ def rehearse() -> None:
     """
     code = "import json\n\ndef main(name: str = 'x', n: int = 1):\n    return {'name': name, 'n': [n, 1.5, None]}\n"
     path = "rehearsal/main.py"
-    module = _load(path, code)
+    module = _load(path, code, {}, {})
     python_results.to_json(_call(module, "main", {"name": "y"}), postprocess=True)
     json.loads(json.dumps({"env": {"A": "b"}, "args": {}, "code": code}))
     sys.modules.pop(module.__name__)
@@ -109,7 +109,7 @@ def _become_an_ordinary_process(env: dict[str, str], job: dict[str, Any]) -> Non
 def _result(job: dict[str, Any], worker: socket.socket) -> str:
     """Call the entry function; its result as JSON text."""
     args: dict[str, Any] = job["args"]
-    module = _load(job["script_path"], job["code"])
+    module = _load(job["script_path"], job["code"], job["scripts"], job["folders"])
     if job["preprocess"]:
         text = python_results.to_json(_call(module, "preprocessor", args), postprocess=True)
         args = json.loads(text)
@@ -145,7 +145,7 @@ def _call(module: ModuleType, name: str, args: dict[str, Any]) -> Any:
     return value
 
 
-def _load(path: str, code: str) -> ModuleType:
+def _load(path: str, code: str, scripts: dict[str, str], folders: dict[str, str]) -> ModuleType:
     """Execute the script as the module that its path names: f/ops/report.py is f.ops.report."""
     name = path.removesuffix(".py").replace("/", ".")
     module = ModuleType(name)
@@ -153,8 +153,8 @@ def _load(path: str, code: str) -> ModuleType:
     module.__package__ = name.rpartition(".")[0]
     sys.modules[name] = module
     linecache.cache[path] = (len(code), None, code.splitlines(keepends=True), path)  # also after a chdir
-    if _IMPORTS_OF_SCRIPTS.search(code):
-        python_imports.install(code)
+    if scripts or _IMPORTS_OF_SCRIPTS.search(code):
+        python_imports.install(code, scripts, folders)
     exec(compile(code, path, "exec", dont_inherit=True), module.__dict__)
     return module
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from workers.runtimes import python_versions
 from workers.runtimes.base import (
     Execution,
     ExecutionFailed,
@@ -19,7 +20,10 @@ from workers.runtimes.base import (
     Site,
 )
 from workers.runtimes.bash import Bash
+from workers.runtimes.go import Go
+from workers.runtimes.go_builds import GO
 from workers.runtimes.python3 import Python3
+from workers.runtimes.python_uv import UV
 from workers.runtimes.tools import Tool, ToolSpec, find
 
 __all__ = [
@@ -48,6 +52,7 @@ class Runtime:
     languages: Sequence[str]
     make: Callable[[Site], Executor]
     tools: Sequence[ToolSpec] = ()  # all of them are needed
+    versions: Callable[[], str] | None = None  # what else there is to tell people: "Python 3.11.7, 3.13.0"
 
 
 BASH = ToolSpec(
@@ -55,8 +60,9 @@ BASH = ToolSpec(
 )
 
 RUNTIMES: Sequence[Runtime] = (
-    Runtime(languages=("python3",), make=Python3),
+    Runtime(languages=("python3",), make=Python3, tools=(UV,), versions=python_versions.told),
     Runtime(languages=("bash",), make=Bash, tools=(BASH,)),
+    Runtime(languages=("go",), make=Go, tools=(GO,)),
 )
 
 
@@ -76,9 +82,10 @@ class Available:
         """By language: {"version": "..."} of its tool, or {"missing": name, "install": how}. For people and the API."""
         told: dict[str, dict[str, str]] = {}
         for runtime in self.runtimes:
-            version = ", ".join(
-                f"{spec.name} {self.tools[spec.name].version}".strip() for spec in runtime.tools
-            )
+            versions = [f"{spec.name} {self.tools[spec.name].version}".strip() for spec in runtime.tools]
+            if runtime.versions is not None:
+                versions.insert(0, runtime.versions())
+            version = ", ".join(versions)
             told |= {language: {"version": version} for language in runtime.languages}
         for language, specs in self.missing.items():
             told[language] = {

@@ -4,31 +4,92 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-from workers.runtimes import failures, results
+from jobs.dependencies.python import requirements_of
+from jobs.dependencies.python_comments import HINT, WrongRequirement, python_specifier
+from workers.runtimes import failures, python_uv, results
 from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
 from workers.runtimes.output import OutputPump
+from workers.runtimes.python_environments import Environments, Wanted
+from workers.runtimes.python_locks import PythonLock, read_lock, write_lock
+from workers.runtimes.python_resolver import compile_requirements
+from workers.runtimes.python_versions import NoSuchPython, Python, choose, found_pythons, of_minor
 from workers.sandbox import Ended, Program, ProgramTimedOut
 
 ENTRYPOINT_OVERRIDE = "_ENTRYPOINT_OVERRIDE"
 
 
 class Python3:
-    """Executor for language python3."""
+    """Executor and Resolver for language python3."""
 
     language = "python3"
     default_tag = "python3"
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, *, registry_timeout_s: float = python_uv.REGISTRY_TIMEOUT_S) -> None:
+        self._site = site
         self._host = site.host
+        self._registry_timeout_s = registry_timeout_s
+        self._environments = Environments(site, registry_timeout_s=registry_timeout_s)
+
+    async def resolve(self, execution: Execution, log: LogSink) -> str:
+        """See Resolver.resolve; the form of locks is that of python_locks. Raises ExecutionFailed."""
+        try:
+            wanted = requirements_of(
+                execution.code,
+                execution.script_path,
+                imports={
+                    path: one.content
+                    for path, one in execution.imports.items()
+                    if one.language == self.language
+                },
+                wanted_files=execution.wanted_files,
+            )
+            python = choose(found_pythons(), wanted.python, latest=wanted.latest)
+        except (WrongRequirement, NoSuchPython) as error:
+            raise python_uv.dependency_error(str(error)) from None
+        if not wanted.requirements:
+            return write_lock(python.minor, []) if wanted.python or wanted.latest else ""
+        pins = await compile_requirements(
+            self._site,
+            python,
+            wanted.requirements,
+            registries=execution.registries,
+            limits=execution.limits,
+            log=log,
+            registry_timeout_s=self._registry_timeout_s,
+        )
+        return write_lock(python.minor, pins)
 
     async def run(self, execution: Execution, log: LogSink) -> Outcome:
         """See Executor.run. Result conventions: job_process.python_results."""
+        lock = _lock(execution)
+        python = _python(execution, lock, log)
+        async with self._environment(execution, lock, python, log) as folders:
+            return await self._run(execution, python, folders, log)
+
+    @asynccontextmanager
+    async def _environment(
+        self, execution: Execution, lock: PythonLock, python: Python, log: LogSink
+    ) -> AsyncIterator[list[str]]:
+        """The folders with the job's packages; they are there as long as the block lasts."""
+        if not lock.pins:
+            yield []
+            return
+        wanted = Wanted(python=python, pins=lock.pins, registries=execution.registries)
+        async with self._environments.folder(wanted, limits=execution.limits, log=log) as folder:
+            yield [str(folder)]
+
+    async def _run(self, execution: Execution, python: Python, folders: list[str], log: LogSink) -> Outcome:
         limits = execution.limits
         pump = OutputPump(log, limits)
         try:
             ended = await self._host.run(
-                self._program(execution), limits=limits, on_output=pump.feed, timeout_s=execution.timeout_s
+                self._program(execution, folders),
+                limits=limits,
+                on_output=pump.feed,
+                timeout_s=execution.timeout_s,
             )
         except ProgramTimedOut:
             raise failures.timed_out(execution.timeout_s) from None
@@ -51,9 +112,14 @@ class Python3:
             failed.preprocessed_args_json = args_json
             raise
 
-    def _program(self, execution: Execution) -> Program:
+    def _program(self, execution: Execution, folders: list[str]) -> Program:
         args = {key: value for key, value in execution.args.items() if key != ENTRYPOINT_OVERRIDE}
         path = module_path(execution.script_path)
+        scripts = {
+            module_path(script): one.content
+            for script, one in execution.imports.items()
+            if one.language == self.language
+        }
         return Program(
             env=execution.env,
             share=execution.share,
@@ -64,11 +130,39 @@ class Python3:
                 "args": args,
                 "entrypoint": str(execution.args.get(ENTRYPOINT_OVERRIDE) or execution.entrypoint),
                 "preprocess": execution.preprocess,
-                "python_paths": [*execution.python_paths, *self._host.python_paths],
+                "python_paths": [*execution.python_paths, *folders, *self._host.python_paths],
+                "scripts": scripts,
+                "folders": _renamed_folders([execution.script_path or "", *execution.imports]),
                 "result_bytes": execution.limits.result_bytes,
                 "memory_bytes": execution.limits.memory_bytes,
             },
         )
+
+
+def _lock(execution: Execution) -> PythonLock:
+    try:
+        return read_lock(execution.lock or "")
+    except WrongRequirement as error:
+        raise python_uv.dependency_error(str(error)) from None
+
+
+def _python(execution: Execution, lock: PythonLock, log: LogSink) -> Python:
+    """The Python that the lock was made for; for a lock that does not say, or names one that is gone, what the code
+    asks for. Raises ExecutionFailed."""
+    pythons = found_pythons()
+    if lock.python is not None and (python := of_minor(pythons, lock.python)):
+        return python
+    try:
+        specifier = python_specifier(execution.code) if HINT.search(execution.code) else None
+        python = choose(pythons, specifier)
+    except (WrongRequirement, NoSuchPython) as error:
+        raise python_uv.dependency_error(str(error)) from None
+    if lock.python is not None:
+        log.write(
+            f"this script's lock was made for Python {lock.python}, which this worker does not have: it runs on "
+            f"{python.version}\n"
+        )
+    return python
 
 
 async def _result(ended: Ended, execution: Execution) -> str:
@@ -107,3 +201,18 @@ def module_path(script_path: str | None) -> str:
         name = name.strip(".") or "_"
         parts.append(f"_{name}" if name[0].isdigit() else name)
     return "/".join(parts) + ".py"
+
+
+def _renamed_folders(paths: list[str]) -> dict[str, str]:
+    """Folders of scripts whose names differ as modules, by the name that they have as modules.
+
+    >>> _renamed_folders(["f/my-team/report", "f/ops/x"])
+    {'f/my_team': 'f/my-team'}
+    """
+    renamed = {}
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        as_module = module_path(path).rpartition("/")[0]
+        if folder and folder != as_module:
+            renamed[as_module] = folder
+    return renamed
