@@ -114,6 +114,14 @@ class GetResult(ByIdView):
         return json_bytes(_completed(self.job(id, with_result=True)).result or "null")
 
 
+class GetArgs(ByIdView):
+    """The arguments of a job."""
+
+    @extend_schema(operation_id="getJobArgs", responses={200: dict})
+    def get(self, request: Request, workspace: str, id: str) -> HttpResponse:
+        return json_bytes(self.job(id, with_args=True).args or "null")
+
+
 class GetTiming(ByIdView):
     """When a completed job was asked for and began, and how long it took; 404 until then."""
 

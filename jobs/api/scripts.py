@@ -13,7 +13,7 @@ from jobs.shapes import hash_hex, script_json, script_summary
 from workspaces.api.base import WorkspaceView, flag, page_bounds, read_body
 from workspaces.api.fields import BOOLEAN_OK, TEXT_CREATED, TEXT_OK, Flag, Json, Name, Text, Texts, Whole
 from workspaces.api.parameters import PAGES, query, switch
-from workspaces.api.protocol import text
+from workspaces.api.protocol import TokenInAddress, text
 from workspaces.errors import BadRequest
 
 
@@ -112,6 +112,16 @@ class RawByPath(ScriptView):
 
     @extend_schema(operation_id="rawScriptByPath", responses=TEXT_OK)
     def get(self, request: Request, workspace: str, path: str) -> Any:
+        return text(scripts.get_raw(self.caller, path))
+
+
+class RawByPathTokened(ScriptView):
+    """The code of the live version, for loaders: they are given one address, with the token in it."""
+
+    authentication_classes = (TokenInAddress,)
+
+    @extend_schema(operation_id="rawScriptByPathTokened", responses=TEXT_OK)
+    def get(self, request: Request, workspace: str, token: str, path: str) -> Any:
         return text(scripts.get_raw(self.caller, path))
 
 

@@ -27,6 +27,9 @@ _scripts = [
     ("delete/h/<str:hash>", scripts.DeleteHash),
     ("toggle_workspace_error_handler/p/<path:path>", scripts.ToggleErrorHandler),
 ]
+_scripts_u = [
+    ("tokened_raw/<str:workspace>/<str:token>/<path:path>", scripts.RawByPathTokened),
+]
 _flows = [
     ("create", flows.CreateFlow),
     ("update/<path:path>", flows.UpdateFlow),
@@ -53,6 +56,7 @@ _jobs = [
     ("run_wait_result/p/<path:path>", runs.WaitPath),
     ("run_wait_result/h/<str:hash>", runs.WaitHash),
     ("run_wait_result/preview", runs.WaitPreview),
+    ("run_inline/preview", runs.WaitPreview),  # what clients beside their worker call
     ("run_and_stream/p/<path:path>", runs.StreamPath),
     ("run_and_stream/h/<str:hash>", runs.StreamHash),
     ("run/f/<path:path>", flow_runs.QueueFlowPath),
@@ -86,6 +90,7 @@ _jobs = [
 ]
 _jobs_u = [
     ("get/<str:id>", job.GetJob),
+    ("get_args/<str:id>", job.GetArgs),
     ("get_logs/<str:id>", job.GetLogs),
     ("getupdate/<str:id>", job.GetUpdate),
     ("getupdate_sse/<str:id>", job.GetUpdateSse),
@@ -93,6 +98,7 @@ _jobs_u = [
     ("completed/get/<str:id>", job.GetCompleted),
     ("completed/get_result/<str:id>", job.GetResult),
     ("completed/get_result_maybe/<str:id>", job.GetResultMaybe),
+    ("queue/get_started_at_by_ids", jobs.StartedAt),
     ("queue/cancel/<str:id>", job.Cancel),
     ("queue/force_cancel/<str:id>", job.ForceCancel),
     ("queue/cancel_persistent/<path:path>", jobs.CancelPersistent),
@@ -143,6 +149,7 @@ def _under(prefix: str, routes: list) -> list[URLPattern]:
 
 urlpatterns = [
     *_under(f"{W}/scripts", _scripts),
+    *_under("scripts_u", _scripts_u),
     *_under(f"{W}/flows", _flows),
     *_under(f"{W}/jobs", _jobs),
     *_under(W, _approvals),

@@ -22,20 +22,21 @@ API = [
     (method, route)
     for method, route in EVERY_ROUTE
     if re.search(r"(^|>/)(jobs|jobs_u|scripts|workers|job_metrics)/", route)
-    and not re.search("/(run_wait_result|run_and_stream|getupdate|getupdate_sse)/", route)
+    and not re.search("/(run_wait_result|run_inline|run_and_stream|getupdate|getupdate_sse)/", route)
 ]
 # They look things up in threads of their own, which see only what is committed, and that makes tests slow. They read
 # requests with the code of the others, so a few tests are enough.
 WAITING = [
     (method, route)
     for method, route in EVERY_ROUTE
-    if re.search("/(run_wait_result|run_and_stream|getupdate|getupdate_sse)/", route)
+    if re.search("/(run_wait_result|run_inline|run_and_stream|getupdate|getupdate_sse)/", route)
 ]
 STARTS = [(method, route) for method, route in API if "/jobs/run" in route]
 LISTS_IDS = [
     W + "jobs/delete",
     W + "jobs/queue/cancel_selection",
     W + "jobs/queue/get_started_at_by_ids",
+    W + "jobs_u/queue/get_started_at_by_ids",
 ]
 READ_BODY = [
     (method, route)

@@ -22,6 +22,7 @@ from workspaces import middleware
 from workspaces.access import Identity
 from workspaces.errors import DomainError, NotSignedIn, PermissionDenied
 from workspaces.jsontext import parse_json
+from workspaces.tokens import authenticate
 
 if TYPE_CHECKING:
     from rest_framework.response import Response
@@ -50,6 +51,24 @@ class TokenAuthentication(BaseAuthentication):
             raise PermissionDenied(
                 "this request came from another site; send the token in an Authorization header instead"
             )
+        return identity.account, identity
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"
+
+
+class TokenInAddress(BaseAuthentication):
+    """The token is a part of the address, `<token>`: for programs that can be told an address and nothing else.
+
+    What the request says of itself from here on, such as the path in a log line, has the token replaced.
+    """
+
+    def authenticate(self, request: Request) -> tuple[Any, Identity]:
+        token: str = request.parser_context["kwargs"]["token"]
+        django_request = request._request
+        for name in ("path", "path_info"):
+            setattr(django_request, name, getattr(django_request, name).replace(token, "***"))
+        identity = authenticate(token)
         return identity.account, identity
 
     def authenticate_header(self, request: Request) -> str:
