@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.workers.job_runs import ISOLATED, Jobs, started_with
-from workers.sandbox import Ended, Isolation, Limits, Program, ownership
+from workers.sandbox import Ended, Isolation, JobHost, Limits, Program, ownership
 
 
 @pytest.fixture(scope="module", params=[*ISOLATED, "none"])
@@ -161,9 +161,11 @@ def test_a_hidden_folder_below_the_root_stays_hidden(tmp_path: Path) -> None:
         assert run(jobs, script, hidden.parent)[1] == "nothing\n"
 
 
-def test_a_host_without_such_a_root_says_so(any_host: Jobs) -> None:
+async def test_a_host_without_such_a_root_says_so(tmp_path: Path) -> None:
+    host = JobHost(base_dir=tmp_path)
+
     with pytest.raises(ValueError, match="was made without writable_root"):
-        run(any_host, "true", "/tmp/x")
+        await host.run(Program(env={}, writable=["/tmp/x"]), limits=Limits(), on_output=print)
 
 
 def test_the_folder_comes_back_when_the_program_is_cancelled_or_takes_too_long(
