@@ -108,7 +108,7 @@ def test_no_other_name_leads_to_the_writable_root(cache: tuple[Jobs, Path], fold
 
     _, output = run(
         jobs,
-        'while read -r _ _ _ _ at _; do at=$(printf \'%b\' "$at"); touch "$at/probe" 2>/dev/null && echo "$at"; done'
+        'while read -r _ _ _ _ at _; do at=${at//\\\\040/ }; touch "$at/probe" 2>/dev/null && echo "$at"; done'
         " < /proc/self/mountinfo; touch /.shares/writable/probe 2>/dev/null && echo reached || true",
         folder,
     )
