@@ -1,23 +1,37 @@
 """Locks of scripts: what a version depends on, pinned by a dependency job. The only writer of locks and dependency_map.
 
 A version whose code depends on nothing is ready as soon as it is deployed. For any other a job of kind `dependencies`
-(tag `dependency`) computes the lock; until it is there the version before it goes on running. When a script changes,
-whatever imports it, directly or through others, is locked again: what it needs may have changed with it.
+(tag `dependency`) computes the lock; until it is there the version before it goes on running. When a script or a
+dependency file of the workspace changes, whatever reaches it, directly or through others, is locked again: what it needs
+may have changed with it.
 """
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models.functions import Now
 
 from jobs import queue, sql, tags
-from jobs.dependencies import imported_paths
+from jobs.dependencies.files import file_language, reached
 from jobs.dependencies.needs import needs_nothing
 from jobs.dependencies.wanted import LANGUAGES_WITH_LOCKS
-from jobs.models import CompletedJob, DependencyEdge, Flow, JobKind, Script, WorkspaceDependencies, new_job_id
+from jobs.models import (
+    CachedLock,
+    CompletedJob,
+    DependencyEdge,
+    Flow,
+    FlowVersion,
+    JobKind,
+    QueuedJob,
+    Script,
+    WorkspaceDependencies,
+    new_job_id,
+)
 from workspaces import audit
 from workspaces.access import Caller
 from workspaces.errors import Conflict
@@ -28,6 +42,7 @@ logger = logging.getLogger(__name__)
 DEPENDENCY_TAG = "dependency"
 STATUS = "Successful lock file generation"
 MAX_ERROR = 20_000  # characters of lock_error_logs
+CACHED_LOCK_LIFE = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +68,8 @@ def needs_job(workspace_id: str, language: str, content: str) -> bool:
     if not needs_nothing(language, content):
         return True
     # A default dependency file is for all scripts that say nothing of their own.
-    files = WorkspaceDependencies.objects.filter(workspace=workspace_id, language=language, name="")
-    return files.filter(archived=False).exists()
+    files = WorkspaceDependencies.objects.filter(workspace=workspace_id, name="", archived=False)
+    return files.filter(language=file_language(language)).exists()
 
 
 def deployed(caller: Caller, script: Script, *, moved_from: str | None) -> None:
@@ -71,7 +86,7 @@ def deployed(caller: Caller, script: Script, *, moved_from: str | None) -> None:
 
 
 def remember_imports(script: Script, *, moved_from: str | None = None) -> None:
-    """Write down which scripts the live version at a path imports."""
+    """Write down which scripts the live version at a path imports, and which dependency files it reads."""
     importers = DependencyEdge.objects.filter(
         workspace=script.workspace_id,
         importer_kind="script",
@@ -86,14 +101,14 @@ def remember_imports(script: Script, *, moved_from: str | None = None) -> None:
                 importer_path=script.path,
                 imported_path=path,
             )
-            for path in imported_paths(script.language, script.content, script.path)
+            for path in reached(script.language, script.content, script.path)
         ],
         ignore_conflicts=True,
     )
 
 
 def remember_imports_of_flow(workspace_id: str, path: str, imports: Mapping[str, Iterable[str]]) -> None:
-    """Write down which scripts the inline scripts of a flow import: paths by module id."""
+    """Write down what the inline scripts of a flow reach (`jobs.dependencies.files.reached`), by module id."""
     with transaction.atomic():
         DependencyEdge.objects.filter(
             workspace=workspace_id, importer_kind="flow", importer_path=path
@@ -187,8 +202,15 @@ def lock_dependents(script: Script, *, author: Author, besides: str | None = Non
 
     Each as its own author, who may read what it imports; as `author` when that one has left.
     """
-    workspace_id = script.workspace_id
     paths = [script.path] if besides is None else [script.path, besides]
+    return lock_importers(script.workspace_id, paths, author=author)
+
+
+def lock_importers(workspace_id: str, paths: Sequence[str], *, author: Author) -> int:
+    """The same for all that reaches one of `paths`: of scripts, or as `jobs.dependencies.files.edge` writes files.
+
+    In a transaction: what is to be locked again waits until the change is there to be read.
+    """
     importers = _importers(workspace_id, paths)
     if not importers:
         return 0
@@ -199,26 +221,32 @@ def lock_dependents(script: Script, *, author: Author, besides: str | None = Non
         language__in=LANGUAGES_WITH_LOCKS,
         path__in=[path for kind, path, _ in importers if kind == "script" and path not in paths],
     )
-    count = 0
-    for dependent in live:
-        if state_of(dependent)[0] == "locking":
-            continue  # its job reads what it imports when it runs
-        job_id = _push(dependent, _author(dependent) or author)
-        Script.objects.filter(pk=dependent.pk).update(lock_job=job_id)
-        count += 1
     nodes: dict[str, list[str]] = {}
     for kind, path, node in importers:
         if kind == "flow":
             nodes.setdefault(path, []).append(node)
-    for flow in Flow.objects.filter(workspace=workspace_id, path__in=nodes, archived=False):
-        _push_flow(flow, nodes[flow.path], _member(workspace_id, username=flow.edited_by) or author)
-        count += 1
+    with transaction.atomic():
+        pending = _not_begun([dependent.lock_job for dependent in live if dependent.lock_job is not None])
+        again = [dependent for dependent in live if dependent.lock_job not in pending]
+        for dependent in again:
+            job_id = _push(dependent, _author(dependent) or author)
+            Script.objects.filter(pk=dependent.pk).update(lock_job=job_id, lock_error_logs=None)
+        flows = Flow.objects.filter(workspace=workspace_id, path__in=nodes, archived=False)
+        for flow in flows:
+            _push_flow(flow, nodes[flow.path], _member(workspace_id, username=flow.edited_by) or author)
+    count = len(again) + len(flows)
     logger.info("locking again workspace=%s imported=%s dependents=%s", workspace_id, paths[0], count)
     return count
 
 
+def _not_begun(job_ids: Sequence[UUID]) -> set[UUID]:
+    """Those of these jobs that no worker has begun, nor will before this transaction ends: they read what it writes."""
+    waiting = QueuedJob.objects.select_for_update(skip_locked=True).filter(pk__in=job_ids, running=False)
+    return set(waiting.values_list("pk", flat=True))
+
+
 def _push_flow(flow: Flow, nodes: Sequence[str], author: Author) -> None:
-    queue.push_job(
+    job_id = queue.push_job(
         queue.JobRequest(
             job_id=new_job_id(),
             workspace_id=flow.workspace_id,
@@ -232,6 +260,7 @@ def _push_flow(flow: Flow, nodes: Sequence[str], author: Author) -> None:
             permissioned_as_email=author.email,
         )
     )
+    FlowVersion.objects.filter(pk=flow.version_id).update(dependency_job=job_id)
 
 
 def _importers(workspace_id: str, paths: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -273,3 +302,11 @@ def state_of(script: Script) -> tuple[str, str | None]:
         "failed",
         f"the dependency job {job_id} ended ({ended}) before it found the dependencies; start it again",
     )
+
+
+# --- the cache of locks of code that is not deployed ---
+
+
+def prune_cache() -> int:
+    """Forget locks that were computed long ago. Answers how many."""
+    return CachedLock.objects.filter(created_at__lt=Now() - CACHED_LOCK_LIFE).delete()[0]

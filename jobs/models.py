@@ -225,6 +225,26 @@ class CachedLock(models.Model):
         return self.key
 
 
+class TemporaryCode(models.Model):
+    """A script as a client has it on disk, which does not deploy it: what other scripts are locked with for once."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE)
+    hash = models.CharField(max_length=64)  # SHA-256 of the content in UTF-8, hex
+    content = models.TextField()
+    size = models.IntegerField()  # characters
+    created_at = models.DateTimeField(db_default=Now())  # when it was last sent
+
+    class Meta:
+        db_table = "raw_script_temp"
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["workspace", "hash"], name="raw_script_temp_once_a_workspace")
+        ]
+        indexes: ClassVar = [models.Index(fields=["created_at"], name="raw_script_temp_created_idx")]
+
+    def __str__(self) -> str:
+        return self.hash
+
+
 class Draft(models.Model):
     """Unsaved work of one person on one path, so that leaving the editor loses nothing."""
 

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from jobs import locks
-from jobs.dependencies import imported_paths
+from jobs.dependencies.files import reached
 from jobs.flows import deployed
 from jobs.models import FlowVersion, Job
 from workspaces.errors import NotFound
@@ -71,7 +71,7 @@ def finish(begun: Begun, found: Mapping[str, str]) -> dict[str, Any]:
     deployed.record_locks(begun.version, value=value if changed else None, error_logs=None)
     if begun.path is not None:
         imports = {
-            id: imported_paths(str(script.get("language")), str(script.get("content")), f"{begun.path}/{id}")
+            id: reached(str(script.get("language")), str(script.get("content")), f"{begun.path}/{id}")
             for id, script in _inline_scripts(value)
         }
         locks.remember_imports_of_flow(begun.workspace_id, begun.path, imports)

@@ -8,7 +8,7 @@ import pytest
 from jobs import locks, queue, scripts
 from jobs.flows import deployed
 from jobs.flows.deployed import FlowDraft
-from jobs.models import DependencyEdge, Job, JobKind, Script, WorkspaceDependencies
+from jobs.models import DependencyEdge, Job, JobKind, QueuedJob, Script, WorkspaceDependencies
 from tests.tenancy import enter, join, make_workspace
 from workspaces import folders
 from workspaces.access import Caller
@@ -49,6 +49,7 @@ def lock(script: Script, text: str) -> None:
     assert script.lock_job is not None
     author = locks.Author("ada", "u/ada", "ada@example.com")
     locks.record(script.hash, job_id=script.lock_job, lock=text, author=author)
+    QueuedJob.objects.filter(pk=script.lock_job).delete()
     script.refresh_from_db()
 
 
@@ -274,8 +275,9 @@ def test_a_moved_script_leaves_no_imports_behind_and_its_importers_are_locked_ag
     draft = scripts.ScriptDraft(path="f/new/lib", content=lib.content, language="python3", lock="")
     scripts.deploy_script(ada, draft, parent_hash=lib.hash)
 
-    edges = DependencyEdge.objects.filter(importer_path__endswith="/lib")
+    edges = DependencyEdge.objects.filter(importer_path__endswith="/lib", imported_path__startswith="f/")
     assert [(edge.importer_path, edge.imported_path) for edge in edges] == [("f/new/lib", "f/new/deep")]
+    assert not DependencyEdge.objects.filter(importer_path="f/ops/lib").exists()
     assert len(dependency_jobs("f/ops/near")) == 2
 
 
