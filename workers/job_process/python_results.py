@@ -79,6 +79,8 @@ def _default(value: Any) -> Any:
         return _cleaned(value.values.tolist())
     if package == "polars" and kind.__name__ == "DataFrame":
         return _cleaned([list(row) for row in value.rows()])
+    if package == "pandas" and kind.__name__ in ("NaTType", "NAType"):
+        return None
     if package == "numpy" and hasattr(value, "tolist"):
         return _cleaned(value.tolist())
     return str(value)

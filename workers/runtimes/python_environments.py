@@ -123,7 +123,12 @@ class Environments:
             log.write(f"{pin} has no wheel that fits: it is built from its source\n")
         clean.close()
         if ended.exit_code != 0:
-            raise python_uv.failed(ended.output, wanted.registries, timeout_s=self._registry_timeout_s)
+            raise python_uv.failed(
+                ended.output,
+                wanted.registries,
+                python=wanted.python.version,
+                timeout_s=self._registry_timeout_s,
+            )
         await asyncio.to_thread(ownership.remove, str(folder / "uv"))
         name = python_uv.without_secrets(pin.partition(" --hash")[0], wanted.registries)
         log.write(f"+ {name} ({time.monotonic() - began:.1f} s)\n")

@@ -57,5 +57,5 @@ async def compile_requirements(
             )
     clean.close()
     if ended.exit_code != 0:
-        raise python_uv.failed(ended.output, registries, timeout_s=registry_timeout_s)
+        raise python_uv.failed(ended.output, registries, python=python.version, timeout_s=registry_timeout_s)
     return requirements_in(ended.values.get("L", b"").decode(), "what uv found")

@@ -51,8 +51,9 @@ _STATUS = re.compile(rf"HTTP status (?:server|client) error \((?P<status>\d+[^)]
 _REFUSED = re.compile(rf"\({_HOST}[^)]*\) (?:could not be queried|returned)[^\n]*?(?P<status>40[13] \w+)")
 _UNKNOWN = re.compile(r"Because (?P<name>\S+) was not found in the package registry")
 _NO_VERSION = re.compile(r"there (?:is|are) no versions? of (?P<what>\S+)")
-_PYTHON = re.compile(
-    r"current Python version \((?P<have>[\d.]+)\) does not satisfy Python(?P<want>\S+) and (?P<what>[^\s,]+)"
+_PYTHON = (
+    re.compile(r"does not satisfy Python(?P<want>\S+) and (?P<what>[^\s,]+)"),
+    re.compile(r"Because (?P<what>\S+) requires Python (?P<want>\S+) and"),
 )
 _NO_WHEEL_FOR_PYTHON = re.compile(r"of (?P<what>\S+) ha(?:s|ve) no wheels with a matching Python")
 _BUILD = re.compile(r"Failed to (?:download and )?build `(?P<what>[^`]+)`")
@@ -91,11 +92,14 @@ def needs_build(output: str) -> bool:
     return bool(_NEEDS_BUILD.search(output))
 
 
-def failed(output: str, registries: Registries, *, timeout_s: float) -> ExecutionFailed:
-    """The error for the author of a script: what cannot be had, why, and the last lines of `output`."""
+def failed(output: str, registries: Registries, *, python: str, timeout_s: float) -> ExecutionFailed:
+    """The error for the author of a script: what cannot be had, why, and the last lines of `output`.
+
+    `python` is the version that packages were wanted for, `timeout_s` that of `environment`.
+    """
     output = without_secrets(output, registries)
     last = "\n".join(output.strip().splitlines()[-_LAST_LINES:])
-    return dependency_error(f"{_sentence(output, registries, timeout_s)}\n\n{last}")
+    return dependency_error(f"{_sentence(output, registries, python, timeout_s)}\n\n{last}")
 
 
 def dependency_error(message: str) -> ExecutionFailed:
@@ -136,7 +140,7 @@ class CleanLog:
             self.write("\n")
 
 
-def _sentence(output: str, registries: Registries, timeout_s: float) -> str:
+def _sentence(output: str, registries: Registries, python: str, timeout_s: float) -> str:
     def found(pattern: re.Pattern[str]) -> Mapping[str, str] | None:
         match = pattern.search(output)
         return None if match is None else match.groupdict()
@@ -157,20 +161,20 @@ def _sentence(output: str, registries: Registries, timeout_s: float) -> str:
             f"There is no package {told['name']} in {_indexes(registries)}. When its name differs from the name that is "
             f"imported, say so behind the import: # pin: name-of-the-package"
         )
-    if told := found(_PYTHON):
+    if told := found(_PYTHON[0]) or found(_PYTHON[1]):
         return (
-            f"{told['what']} needs Python {told['want']}; this is {told['have']}. Ask for another one with a line "
-            f"# py: {told['want']}"
+            f"{told['what']} needs Python {told['want']}; this is {python}. Ask for another one with a line # py: "
+            f"{told['want']}"
         )
     if told := found(_NO_WHEEL_FOR_PYTHON):
-        return f"There is no release of {told['what']} for this version of Python."
+        return f"There is no release of {told['what']} for Python {python}."
     if told := found(_HASH):
         return f"What the registry has as {told['what']} is not what the lock was made of: its hash differs."
     if told := found(_BUILD):
         return f"{told['what']} has to be built from its source, and that fails."
     if told := found(_NO_VERSION):
         return f"There is no version {told['what']} in {_indexes(registries)}."
-    if found(_NO_SOLUTION):
+    if _NO_SOLUTION.search(output):
         return "The requirements contradict each other."
     return "The packages could not be resolved or installed."
 
