@@ -3,6 +3,7 @@
 import re
 from functools import lru_cache
 
+from jobs.dependencies import python
 from jobs.dependencies.wanted import LANGUAGES_WITH_LOCKS
 
 _MOST_REMEMBERED = 50_000  # characters of code whose answer is kept
@@ -28,29 +29,8 @@ def needs_nothing(language: str, code: str) -> bool:
 
 def _look(language: str, code: str) -> bool:
     if language == "python3":
-        return _python_needs_nothing(code)
+        return python.needs_nothing(code)
     return not _SIGNS[language].search(code)
 
 
 _look_remembered = lru_cache(maxsize=512)(_look)
-
-
-def _python_needs_nothing(code: str) -> bool:
-    import ast
-    import sys
-
-    if re.search(r"^#\s*(?:requirements|extra_requirements|pin|repin|py|///)", code, re.MULTILINE):
-        return False
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True
-    for node in ast.walk(tree):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            if node.level:
-                return False
-            names = [node.module or ""]
-        if any(name.partition(".")[0] not in sys.stdlib_module_names for name in names):
-            return False
-    return True
