@@ -73,7 +73,7 @@ def _coerce(value: Any, wanted: Any, name: str) -> Any:
             raise ValueError(f"argument {name} is not base64 text: {error}") from None
     if wanted is datetime and isinstance(value, str):
         try:
-            return datetime.fromisoformat(value)
+            return _from_iso(value)
         except ValueError:
             raise ValueError(
                 f"argument {name} is {value!r}; expected a date and time as in 2024-12-31T23:59:00"
@@ -90,9 +90,14 @@ def _coerce(value: Any, wanted: Any, name: str) -> Any:
     return value
 
 
+def _from_iso(value: str) -> datetime:
+    # Python 3.10, on which a script may ask to run, does not know Z.
+    return datetime.fromisoformat(f"{value[:-1]}+00:00" if value.endswith("Z") else value)
+
+
 def _date(value: str, name: str) -> date:
     try:
-        return datetime.fromisoformat(value).date()
+        return _from_iso(value).date()
     except ValueError:
         pass
     for layout in _DATE_FORMATS:

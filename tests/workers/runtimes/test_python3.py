@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.workers.job_runs import Jobs, Log
-from workers.runtimes import Limits
+from workers.runtimes import Imported, Limits
 from workers.runtimes.python3 import module_path
 
 REPORT = "f/ops/report"
@@ -416,7 +416,76 @@ def test_a_timezone_in_the_environment_counts(jobs: Jobs) -> None:
     assert jobs.python(code).result == "00"
 
 
-def test_scripts_of_the_workspace_are_imported_through_the_api(jobs: Jobs) -> None:
+def scripts(**code_by_path: str) -> dict[str, Imported]:
+    """Scripts that came with the job; `f__ops__lib` stands for f/ops/lib."""
+    by_path = {path.replace("__", "/"): code for path, code in code_by_path.items()}
+    return {path: Imported(path=path, language="python3", content=code) for path, code in by_path.items()}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from f.ops.lib import x",
+        "from .lib import x",
+        "from ..ops.lib import x",
+        "from f.ops import lib\nx = lib.x",
+        "from . import lib\nx = lib.x",
+        "import f.ops.lib as s\nx = s.x",
+        "import f.ops.lib\nx = f.ops.lib.x",
+    ],
+)
+def test_scripts_that_came_with_the_job_are_imported_without_a_server(jobs: Jobs, statement: str) -> None:
+    imports = scripts(f__ops__lib="from u.alice.deep.more import y\nx = y + 1", u__alice__deep__more="y = 41")
+
+    ran = jobs.python(f"{statement}\ndef main():\n    return x", script_path=REPORT, imports=imports)
+
+    assert ran.result == 42
+
+
+def test_imported_scripts_may_lie_in_folders_whose_names_are_no_python_names(jobs: Jobs) -> None:
+    imports = {"f/my-team/lib": Imported(path="f/my-team/lib", language="python3", content="x = 1")}
+    code = (
+        "from .lib import x\nfrom f.my_team.lib import x as same\ndef main():\n    return [x, same, __name__]"
+    )
+
+    assert jobs.python(code, script_path="f/my-team/2-report", imports=imports).result == [
+        1,
+        1,
+        "f.my_team._2_report",
+    ]
+
+
+def test_an_error_in_an_imported_script_is_shown_with_its_own_file_and_line(jobs: Jobs) -> None:
+    imports = scripts(f__ops__lib="def fail():\n    raise ValueError('in lib')\n")
+
+    error = jobs.python(
+        "from .lib import fail\ndef main():\n    fail()", script_path=REPORT, imports=imports
+    ).error
+
+    assert error["stack"] == (
+        '  File "f/ops/report.py", line 3, in main\n    fail()\n\n'
+        "  File \"f/ops/lib.py\", line 2, in fail\n    raise ValueError('in lib')\n"
+    )
+
+
+def test_a_syntax_error_in_an_imported_script_names_its_file(jobs: Jobs) -> None:
+    error = jobs.python(
+        "from .lib import x\ndef main(): ...", script_path=REPORT, imports=scripts(f__ops__lib="x = (\n")
+    ).error
+
+    assert error["name"] == "SyntaxError"
+    assert 'File "f/ops/lib.py", line 1' in error["stack"]
+
+
+def test_scripts_of_other_languages_are_no_modules(jobs: Jobs) -> None:
+    imports = {"f/ops/lib": Imported(path="f/ops/lib", language="bun", content="export const x = 1")}
+
+    ran = jobs.python("from .lib import x\ndef main(): ...", script_path=REPORT, imports=imports)
+
+    assert "cannot import f/ops/lib" in ran.error["message"]
+
+
+def test_other_scripts_of_the_workspace_are_imported_through_the_api(jobs: Jobs) -> None:
     asked: list[tuple[str, str]] = []
     scripts = {
         "f/ops/shared": "from f.ops.deep.more import y\nx = y + 1\n\ndef fail():\n    raise ValueError('in shared')",
