@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db import transaction
 
 from jobs import concurrency, queue, tags
+from jobs.dependency_runs import StandIns
 from jobs.flows import deployed
 from jobs.flows.restart_plan import Place, Plan, plan
 from jobs.flows.state import initial_state
@@ -177,10 +178,12 @@ def _push(
     return job_id
 
 
-def run_dependencies(caller: Caller, value: Any, *, path: str | None, options: RunOptions) -> UUID:
+def run_dependencies(
+    caller: Caller, value: Any, *, path: str | None, options: RunOptions, stand_ins: StandIns | None = None
+) -> UUID:
     """Queue a job that locks the inline scripts of a flow that is not deployed, answer its id. Not for operators.
 
-    Its result is {updated_flow_value: ...} (jobs.flows.locking). Raises BadRequest, PermissionDenied.
+    With `stand_ins` instead of what is deployed. Its result is {updated_flow_value: ...} (jobs.flows.locking). Raises BadRequest, PermissionDenied.
     """
     caller.require_not_operator()
     caller.identity.require_scope("jobs", "run", "preview")
@@ -198,7 +201,7 @@ def run_dependencies(caller: Caller, value: Any, *, path: str | None, options: R
             language=deployed.DEPENDENCY_TAG,
             args={},
         ),
-        args={},
+        args=stand_ins.as_args() if stand_ins is not None else {},
         created_by=caller.username,
         permissioned_as=caller.permissioned_as,
         permissioned_as_email=caller.email,

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connection, transaction
 from django.db.models.functions import Now
 
-from jobs import cache, cleanup, concurrency, queue
+from jobs import cache, cleanup, concurrency, locks, queue, temporary_code
 from jobs.flows import watchdog
 from jobs.models import WorkerPing
 from workspaces.models import Token
@@ -113,4 +113,12 @@ def _watch_flows() -> int:
 def _prune() -> int:
     gone = WorkerPing.objects.filter(ping_at__lt=Now() - WORKER_GONE).delete()[0]
     expired = Token.objects.filter(expiration__lt=Now()).delete()[0]
-    return gone + expired + cache.prune() + cleanup.prune() + concurrency.prune_places()
+    return (
+        gone
+        + expired
+        + cache.prune()
+        + cleanup.prune()
+        + concurrency.prune_places()
+        + locks.prune_cache()
+        + temporary_code.prune()
+    )

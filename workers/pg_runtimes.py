@@ -1,4 +1,8 @@
-"""`workers.runtime_store.RuntimeStore` in PostgreSQL. Scripts are read with the rights of whom the job runs as."""
+"""`workers.runtime_store.RuntimeStore` in PostgreSQL. Scripts are read with the rights of whom the job runs as.
+
+A dependency job sees dependency files as they are when it runs: it was queued because they changed. One for what is not
+deployed brings along what counts instead of what is deployed (jobs.dependency_runs.StandIns).
+"""
 
 import os
 import time
@@ -8,12 +12,14 @@ from typing import Any
 
 from django.db.models.functions import Now
 
-from jobs import scripts
+from jobs import scripts, temporary_code
 from jobs.dependencies import WantedFiles
-from jobs.models import CachedLock, WorkspaceDependencies
+from jobs.dependencies.files import file_language
+from jobs.dependency_runs import StandIns
+from jobs.models import CachedLock, JobKind, WorkspaceDependencies
 from jobs.queue import Claim
 from workers.arguments import caller_of
-from workers.runtimes.base import Imported, Registries
+from workers.runtimes.base import ExecutionFailed, Imported, Registries
 from workers.threads import in_thread
 from workspaces.models import InstanceSetting
 
@@ -22,6 +28,7 @@ LOCK_AGE = timedelta(
 )  # after which a preview's dependencies are resolved anew: newer versions may be out
 _SETTINGS_AGE_S = 10.0  # how long a change of registries or dependency files may take to reach a worker
 _MOST_REMEMBERED = 1000  # workspaces and languages
+_DEPENDENCY_KINDS = (JobKind.DEPENDENCIES, JobKind.FLOW_DEPENDENCIES)
 
 # Instance settings over variables of the worker, by field of Registries.
 _SETTINGS = {
@@ -47,7 +54,10 @@ class PgRuntimeStore:
         return await in_thread(_imported, claim, paths)
 
     async def wanted_files(self, claim: Claim) -> WantedFiles:
-        key = (claim.workspace_id, claim.language or "")
+        key = (claim.workspace_id, file_language(claim.language or "") or "")
+        if claim.kind in _DEPENDENCY_KINDS:
+            deployed = await in_thread(_wanted_files, *key)
+            return WantedFiles(by_name={**deployed.by_name, **_stand_ins(claim).files_of(key[1])})
         read_at, files = self._files.get(key, (float("-inf"), WantedFiles()))
         if time.monotonic() - read_at > _SETTINGS_AGE_S:
             files = await in_thread(_wanted_files, *key)
@@ -71,12 +81,32 @@ class PgRuntimeStore:
 
 def _imported(claim: Claim, paths: Sequence[str]) -> dict[str, Imported]:
     found = scripts.readable_at(caller_of(claim), paths)
-    return {
+    imported = {
         script.path: Imported(
             path=script.path, language=script.language, content=script.content, lock=script.lock
         )
         for script in found
     }
+    stand_ins = _stand_ins(claim).scripts
+    named = {path: stand_ins[path] for path in paths if path in stand_ins}
+    texts = temporary_code.read(claim.workspace_id, list(named.values())) if named else {}
+    for path, hash in named.items():
+        if hash not in texts:
+            raise ExecutionFailed(
+                {
+                    "name": "NotKept",
+                    "message": f"The text {hash[:64]} of {path[:255]} is not kept: it was never sent, or more than "
+                    f"{temporary_code.LIFE.days} day ago. Start the command again that sent it.",
+                }
+            )
+        # Imports stay within a language, and what is deployed at the path may be an older script in another one.
+        language = claim.language or ""
+        imported[path] = Imported(path=path, language=language, content=texts[hash], lock=None)
+    return imported
+
+
+def _stand_ins(claim: Claim) -> StandIns:
+    return StandIns.from_args(claim.args) if claim.kind in _DEPENDENCY_KINDS else StandIns()
 
 
 def _wanted_files(workspace_id: str, language: str) -> WantedFiles:

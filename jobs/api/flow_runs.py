@@ -26,6 +26,7 @@ from jobs.api.runs import (
     run_options,
     run_query,
 )
+from jobs.dependency_runs import checked_stand_ins
 from jobs.flow_runs import FlowPreview, RestartWish
 from jobs.flows import deployed, restarting
 from jobs.flows.restart_plan import Place
@@ -177,7 +178,14 @@ class RestartFrom(Restart):
         return self._restart(request, id, step_id=step_id, branch_or_iteration_n=int(n) or None)
 
 
-class FlowDependenciesBody(serializers.Serializer):
+class StandInsBody(serializers.Serializer):
+    """What counts instead of what is deployed: files by path, and names of raw_temp/store by path of the script."""
+
+    raw_workspace_dependencies = JsonObject(required=False, allow_null=True)
+    temp_script_refs = JsonObject(required=False, allow_null=True)
+
+
+class FlowDependenciesBody(StandInsBody):
     flow_value = JsonObject()
     path = Text(required=False, allow_null=True)
 
@@ -191,8 +199,9 @@ class QueueFlowDependencies(RunView):
     def post(self, request: Request, workspace: str) -> Any:
         body = read_body(FlowDependenciesBody, request)
         options = run_options(request, run_query(request))
+        stand_ins = checked_stand_ins(body.get("raw_workspace_dependencies"), body.get("temp_script_refs"))
         job_id = flow_runs.run_dependencies(
-            self.caller, body["flow_value"], path=body.get("path"), options=options
+            self.caller, body["flow_value"], path=body.get("path"), options=options, stand_ins=stand_ins
         )
         return text(str(job_id), 201)
 

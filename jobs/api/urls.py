@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path
 
-from jobs.api import approvals, concurrency, flow_runs, flows, job, jobs, runs, scripts, workers
+from jobs.api import approvals, concurrency, dependencies, flow_runs, flows, job, jobs, runs, scripts, workers
 
 W = "w/<str:workspace>"
 
@@ -26,6 +26,15 @@ _scripts = [
     ("delete/p/<path:path>", scripts.DeletePath),
     ("delete/h/<str:hash>", scripts.DeleteHash),
     ("toggle_workspace_error_handler/p/<path:path>", scripts.ToggleErrorHandler),
+    ("raw_temp/store", dependencies.StoreText),
+    ("raw_temp/diff", dependencies.DiffTexts),
+]
+_workspace_dependencies = [
+    ("create", dependencies.CreateFile),
+    ("list", dependencies.ListFiles),
+    ("get_latest/<str:language>", dependencies.GetLatestFile),
+    ("archive/<str:language>", dependencies.ArchiveFile),
+    ("delete/<str:language>", dependencies.DeleteFile),
 ]
 _scripts_u = [
     ("tokened_raw/<str:workspace>/<str:token>/<path:path>", scripts.RawByPathTokened),
@@ -81,6 +90,7 @@ _jobs = [
     ("result_by_id/<str:id>/<str:node_id>", job.GetResultOfStep),
     ("restart/f/<str:id>/from/<str:step_id>/<str:n>", flow_runs.RestartFrom),
     ("restart/f/<str:id>", flow_runs.Restart),
+    ("run/dependencies_async", dependencies.QueueDependencies),
     ("run/flow_dependencies_async", flow_runs.QueueFlowDependencies),
     ("completed/list", jobs.ListCompleted),
     ("completed/count", jobs.CountCompleted),
@@ -150,6 +160,7 @@ def _under(prefix: str, routes: list) -> list[URLPattern]:
 urlpatterns = [
     *_under(f"{W}/scripts", _scripts),
     *_under("scripts_u", _scripts_u),
+    *_under(f"{W}/workspace_dependencies", _workspace_dependencies),
     *_under(f"{W}/flows", _flows),
     *_under(f"{W}/jobs", _jobs),
     *_under(W, _approvals),
