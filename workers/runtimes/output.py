@@ -45,6 +45,11 @@ class OutputPump:
         return text.removesuffix("\n").rpartition("\n")[2] if text else None
 
     @property
+    def end(self) -> str:
+        """The end of what was printed: line_bytes characters at least, if there were that many."""
+        return "".join(self._tail)
+
+    @property
     def last_lines(self) -> str:
         """The last few lines, for an error message."""
         return "\n".join("".join(self._tail)[-4000:].splitlines()[-_ERROR_LINES:])

