@@ -73,7 +73,15 @@ def needs_nothing(code: str) -> bool:
     tree = _parsed(code)
     if tree is None or "import" not in code:
         return True
-    return not any(package_of(module) or module.startswith(".") for module, _ in _imports(tree))
+    if any(package_of(module) for module, _ in _imports(tree)):
+        return False
+    return not any(_imports_a_script(node) for node in ast.walk(tree))
+
+
+def _imports_a_script(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return bool(node.level) or (node.module or "").partition(".")[0] in _WORKSPACE
+    return isinstance(node, ast.Import) and any(name.name.startswith(("f.", "u.")) for name in node.names)
 
 
 def _collect(

@@ -302,6 +302,7 @@ def test_indexes_in_files_are_left_to_the_instance() -> None:
         ("#requirements:\n#x", False),
         ("# /// script\n# ///", False),
         ("def main():\n    import requests", True),
+        ("def main():\n    from .lib import x", False),
         ("# important: the pins are sharp", True),
     ],
 )
