@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from jobs.signatures import bash, go, php, powershell, python, typescript
+from jobs.signatures import bash, go, graphql, php, powershell, python, sql, typescript
 from jobs.signatures.arguments import ArgumentProblem, validate_args
 from jobs.signatures.schema import SKELETON_DIALECT, build_schema
 from jobs.signatures.signature import FUNCTION_CALL, Argument, Inference, Problem, Signature, Typ
@@ -26,6 +26,8 @@ __all__ = [
 PARSERS: dict[str, Callable[[str, str], Signature]] = {
     "python3": python.parse,
     "bash": bash.parse,
+    **{dialect: sql.parser(dialect) for dialect in sql.DIALECTS},
+    "graphql": graphql.parse,
     "go": go.parse,
     "php": php.parse,
     "powershell": powershell.parse,

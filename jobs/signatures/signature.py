@@ -38,6 +38,8 @@ class Argument:
     has_code_default: bool = False  # the code itself has a default: a call may leave the argument out
     is_positional_only: bool = False
     description: str = ""  # from the docstring
+    otyp: str | None = None  # the type as the code writes it, where the language has types of its own (SQL)
+    oidx: int | None = None  # position, from 1, where parameters are numbered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +68,10 @@ class Inference(Signature):
                 {
                     "name": arg.name,
                     "typ": arg.typ,
-                    "otyp": arg.description or None,
+                    "otyp": arg.otyp or arg.description or None,
                     "default": arg.default,
                     "has_default": arg.has_default,
-                    "oidx": None,
+                    "oidx": arg.oidx,
                 }
                 for arg in self.args
             ],
