@@ -31,7 +31,8 @@ T = TypeVar("T")
 
 INSTALL_TIMEOUT_S = 900.0  # of one package; some are compiled
 _AT_A_TIME = 3  # packages of one environment
-_PACKAGE = "package"  # what uv installs, in a package's folder; what it needs meanwhile lies beside it
+_PACKAGE = "package"  # what uv installs, in a package's folder
+_UV = "uv"  # what it needs meanwhile, beside it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,7 @@ class Environments:
             return await self._packages.get(wanted.key([pin]), build)
 
         packages = await _all([lambda pin=pin: package(pin) for pin in wanted.pins])  # type: ignore[misc]
-        await asyncio.to_thread(_link_together, [path / _PACKAGE for path in packages], folder)
+        await asyncio.to_thread(link_together, [path / _PACKAGE for path in packages], folder)
         cached = len(wanted.pins) - len(installed)
         log.write(
             f"installed {_count(installed)} in {time.monotonic() - began:.1f} s"
@@ -98,6 +99,7 @@ class Environments:
         """Install `pin` into `folder`. Packages are built from their source only where there is no other way: a build
         runs code of the package, with what it takes to reach the registries in sight."""
         began = time.monotonic()
+        name = python_uv.without_secrets(pin.partition(" --hash")[0], wanted.registries)
         clean = python_uv.CleanLog(log, wanted.registries)
         command = [
             *python_uv.arguments(self._site.tools[python_uv.UV.name].path, "pip", "install"),
@@ -105,7 +107,7 @@ class Environments:
             *("--target", str(folder / _PACKAGE), "--compile-bytecode", "--link-mode", "hardlink"),
         ]
         env = python_uv.environment(
-            wanted.registries, timeout_s=self._registry_timeout_s, cache=str(folder / "uv")
+            wanted.registries, timeout_s=self._registry_timeout_s, cache=str(folder / _UV)
         )
         for allowed in (["--only-binary", ":all:"], []):
             ended = await run_tool(
@@ -120,7 +122,8 @@ class Environments:
             )
             if ended.exit_code == 0 or not python_uv.needs_build(ended.output):
                 break
-            log.write(f"{pin} has no wheel that fits: it is built from its source\n")
+            if allowed:
+                log.write(f"{name} has no wheel that fits: it is built from its source\n")
         clean.close()
         if ended.exit_code != 0:
             raise python_uv.failed(
@@ -129,14 +132,19 @@ class Environments:
                 python=wanted.python.version,
                 timeout_s=self._registry_timeout_s,
             )
-        await asyncio.to_thread(ownership.remove, str(folder / "uv"))
-        name = python_uv.without_secrets(pin.partition(" --hash")[0], wanted.registries)
+        with suppress(FileNotFoundError):
+            await asyncio.to_thread(ownership.remove, str(folder / _UV))
         log.write(f"+ {name} ({time.monotonic() - began:.1f} s)\n")
 
 
-def _link_together(packages: Sequence[Path], folder: Path) -> None:
-    """Fill `folder` with the files of all `packages`; where two have the same one, with that of the first."""
+def link_together(packages: Sequence[Path], folder: Path) -> None:
+    """Fill `folder` with the files of all `packages`; where two have the same one, with that of the first.
+
+    What a build left there is not to be trusted: symbolic links, which may lead anywhere, are left out.
+    """
     for package in packages:
+        if package.is_symlink():
+            continue
         for place, _, files in os.walk(package):
             target = os.path.join(folder, os.path.relpath(place, package))
             # What is a folder in one package and a file in another is that of the first, too.

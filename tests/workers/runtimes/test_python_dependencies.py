@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.workers.job_runs import Jobs, Log
 from tests.workers.package_index import PackageIndex, serving
 from workers.runtimes import Execution, ExecutionFailed, Imported, Registries
 from workers.runtimes.python3 import Python3
+from workers.runtimes.python_environments import link_together
 
 REPORT = "f/ops/report"
 
@@ -317,6 +319,39 @@ def test_a_build_sees_no_package_of_others_to_change(jobs: Jobs, index: PackageI
     jobs.python("def main(): ...", lock="hostile==1.0", **private)
 
     assert jobs.python(code, lock="tiny==2.0", **private).result == "2.0"
+
+
+def test_packages_are_put_together_without_following_links_that_a_build_left(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("of the worker")
+    honest, linked = tmp_path / "honest", tmp_path / "linked"
+    (honest / "sub").mkdir(parents=True)
+    (honest / "sub" / "file").symlink_to(secret)
+    (honest / "folder").symlink_to(tmp_path)
+    (honest / "sub" / "module.py").write_text("x = 1")
+    linked.symlink_to(tmp_path)
+    together = tmp_path / "together"
+
+    link_together([linked, honest, tmp_path / "absent"], together)
+
+    assert sorted(str(path.relative_to(together)) for path in together.rglob("*")) == ["sub", "sub/module.py"]
+    assert (together / "sub" / "module.py").samefile(honest / "sub" / "module.py")
+
+
+def test_where_packages_have_the_same_file_that_of_the_first_counts(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    (first / "b").mkdir(parents=True)
+    (first / "a").write_text("first")
+    (second / "a").mkdir(parents=True)
+    (second / "a" / "inner").write_text("second")
+    (second / "b").write_text("second")
+    (second / "c").write_text("second")
+    together = tmp_path / "together"
+
+    link_together([first, second], together)
+
+    assert sorted(path.name for path in together.rglob("*")) == ["a", "b", "c"]
+    assert (together / "a").read_text() == "first"
 
 
 # --- packages of the world ---
