@@ -22,6 +22,7 @@ from workers.runtimes.base import (
 from workers.runtimes.bash import Bash
 from workers.runtimes.go import Go
 from workers.runtimes.go_builds import GO
+from workers.runtimes.php import PHP, Php
 from workers.runtimes.python3 import Python3
 from workers.runtimes.python_uv import UV
 from workers.runtimes.tools import Tool, ToolSpec, find
@@ -63,6 +64,7 @@ RUNTIMES: Sequence[Runtime] = (
     Runtime(languages=("python3",), make=Python3, tools=(UV,), versions=python_versions.told),
     Runtime(languages=("bash",), make=Bash, tools=(BASH,)),
     Runtime(languages=("go",), make=Go, tools=(GO,)),
+    Runtime(languages=("php",), make=Php, tools=(PHP,)),
 )
 
 
