@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -20,7 +21,7 @@ from jobs.dependencies.python_comments import (
 from jobs.dependencies.python_packages import package_of
 from jobs.dependencies.wanted import WantedFiles
 
-__all__ = ["PythonRequirements", "WrongRequirement", "needs_nothing", "requirements_of"]
+__all__ = ["PythonRequirements", "WrongRequirement", "modules_of", "needs_nothing", "requirements_of"]
 
 _WORKSPACE = ("f", "u")  # roots of modules that are scripts of the workspace
 
@@ -84,6 +85,23 @@ def _imports_a_script(node: ast.AST) -> bool:
     return isinstance(node, ast.Import) and any(name.name.startswith(("f.", "u.")) for name in node.names)
 
 
+@lru_cache(maxsize=512)
+def modules_of(code: str) -> tuple[str, ...]:
+    """Dotted names of the modules of packages that `code` imports when it is loaded; in its order, each once."""
+    tree = _parsed(code) if "import" in code else None
+    if tree is None:
+        return ()
+    found = []
+    for statement in _statements(tree):
+        names = [alias.name for alias in statement.names]
+        if isinstance(statement, ast.ImportFrom):
+            module = "" if statement.level else statement.module or ""
+            # In a namespace of many packages it is the modules that are imported: from google.cloud import storage.
+            names = [module] if package_of(module) or not module else [f"{module}.{name}" for name in names]
+        found += [name for name in names if name.partition(".")[0] not in _WORKSPACE and package_of(name)]
+    return tuple(dict.fromkeys(found))
+
+
 def _collect(
     found: _Found, code: str, path: str, imports: Mapping[str, str], files: WantedFiles, seen: set[str]
 ) -> None:
@@ -135,22 +153,30 @@ def _inferred(found: _Found) -> Iterator[str]:
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, range]]:
-    """Dotted names of the modules that are imported when `tree` is, with the lines of the statement.
+    """Dotted names of what is imported when `tree` is loaded, with the lines of the statement.
 
-    Imports in functions, for type checkers only, and those that stand in for one that failed are optional: left out.
     For `from a import b` it is a.b, which may be a module or not; relative ones begin with a dot.
+    """
+    for node in _statements(tree):
+        lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, lines) for alias in node.names)
+        elif node.level:
+            yield "." * node.level + (node.module or ""), lines
+        else:
+            yield from ((f"{node.module}.{alias.name}".removesuffix(".*"), lines) for alias in node.names)
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports that are carried out when `tree` is loaded, in order.
+
+    Those in functions, for type checkers only, and those that stand in for one that failed are optional: left out.
     """
     pending: list[ast.stmt] = list(reversed(tree.body))
     while pending:
         node = pending.pop()
-        lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, lines) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            if node.level:
-                yield "." * node.level + (node.module or ""), lines
-            else:
-                yield from ((f"{node.module}.{alias.name}".removesuffix(".*"), lines) for alias in node.names)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield node
         elif isinstance(node, ast.If):
             pending += reversed([*([] if _is_type_checking(node.test) else node.body), *node.orelse])
         elif isinstance(node, (ast.Try, ast.TryStar)):

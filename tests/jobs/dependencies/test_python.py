@@ -10,7 +10,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobs.dependencies import WantedFiles
-from jobs.dependencies.python import PythonRequirements, WrongRequirement, needs_nothing, requirements_of
+from jobs.dependencies.python import (
+    PythonRequirements,
+    WrongRequirement,
+    modules_of,
+    needs_nothing,
+    requirements_of,
+)
 from jobs.dependencies.python_comments import python_specifier, requirements_in
 
 REPORT = "f/ops/report"
@@ -308,6 +314,14 @@ def test_indexes_in_files_are_left_to_the_instance() -> None:
 )
 def test_code_that_surely_needs_nothing_is_told_quickly(code: str, expected: bool) -> None:
     assert needs_nothing(code) is expected
+
+
+def test_the_modules_of_packages_that_a_script_loads_are_told() -> None:
+    code = "import os, pandas as pd, lxml.etree\nfrom google.cloud import storage\nfrom .lib import x\nimport f.ops.lib\n"
+    code += "import pandas\ndef main():\n    import late"
+
+    assert modules_of(code) == ("pandas", "lxml.etree", "google.cloud.storage")
+    assert modules_of("def main(:") == ()
 
 
 PIECES = st.sampled_from(
