@@ -16,7 +16,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,7 +49,12 @@ class Wanted:
         The addresses of registries are in it with their passwords: who does not know these cannot tell the name, and
         so not read the packages.
         """
-        what = [self.python.minor, self.python.platform, list(pins), asdict(self.registries)]
+        from_where = [
+            self.registries.pip_index_url,
+            *self.registries.pip_extra_index_urls,
+            self.registries.uv_index_strategy,
+        ]
+        what = [self.python.minor, self.python.platform, list(pins), from_where]
         return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
 
