@@ -23,6 +23,7 @@ from workers.runtimes.bash import Bash
 from workers.runtimes.go import Go
 from workers.runtimes.go_builds import GO
 from workers.runtimes.php import PHP, Php
+from workers.runtimes.powershell import POWERSHELL, PowerShell
 from workers.runtimes.python3 import Python3
 from workers.runtimes.python_uv import UV
 from workers.runtimes.tools import Tool, ToolSpec, find
@@ -65,6 +66,7 @@ RUNTIMES: Sequence[Runtime] = (
     Runtime(languages=("bash",), make=Bash, tools=(BASH,)),
     Runtime(languages=("go",), make=Go, tools=(GO,)),
     Runtime(languages=("php",), make=Php, tools=(PHP,)),
+    Runtime(languages=("powershell",), make=PowerShell, tools=(POWERSHELL,)),
 )
 
 
