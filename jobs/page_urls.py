@@ -7,7 +7,7 @@ with u/, f/ or g/.
 
 from django.urls import path
 
-from jobs.views import approval, editor, flow_editor, flow_run, flows, run, run_form, runs, scripts
+from jobs.views import approval, dependency_files, editor, flow_editor, flow_run, flows, run, run_form, runs, scripts
 
 urlpatterns = [
     # What approval links look like is what clients of Windmill print and send: no slash at the end.
@@ -75,6 +75,18 @@ urlpatterns = [
     path("w/<str:workspace>/restore/flows/<path:path>/", flows.restore, name="flow-restore"),
     path("w/<str:workspace>/move/flows/<path:path>/", flows.move, name="flow-move"),
     path("w/<str:workspace>/export/flows/<path:path>/", flows.export, name="flow-export"),
+    path("w/<str:workspace>/dependencies/", dependency_files.file_list, name="dependency-files"),
+    path("w/<str:workspace>/dependencies/new/", dependency_files.new_file, name="dependency-new"),
+    path(
+        "w/<str:workspace>/dependencies/<str:language>/<str:name>/",
+        dependency_files.file,
+        name="dependency-file",
+    ),
+    path(
+        "w/<str:workspace>/dependencies/<str:language>/<str:name>/delete/",
+        dependency_files.delete_file,
+        name="dependency-delete",
+    ),
     # Last of flows/: a path could be anything.
     path("w/<str:workspace>/flows/<path:path>/", flows.flow, name="flow"),
 ]

@@ -119,7 +119,7 @@ def check_content(language: str, name: str, content: str) -> None:
         try:
             read_file(content, name)
         except WrongRequirement as exc:
-            raise BadRequest(f"content: {exc}") from exc
+            raise BadRequest(f"content is not valid: {exc}") from exc
     elif FILE_NAMES[language].endswith(".json"):
         try:
             value = parse_json(content)

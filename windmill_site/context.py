@@ -54,6 +54,7 @@ _ENTRIES: tuple[tuple[str, str, str, str, str, tuple[str, ...], bool], ...] = (
     ("", "Runs", "runs/", "activity", "r", (), _OPERATORS_TOO),
     ("Assets", "Variables", "variables/", "key-round", "v", (), False),
     ("Assets", "Resources", "resources/", "boxes", "e", ("resource-types/",), False),
+    ("Assets", "Dependencies", "dependencies/", "package", "d", (), False),
     ("Assets", "Folders", "folders/", "folder", "f", (), False),
     ("Operate", "Workers", "workers/", "cpu", "w", (), False),
     ("Operate", "People", "users/", "users", "p", ("groups/",), False),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page
 
-from jobs import runs, scripts
+from jobs import runs, scripts, workspace_dependencies
 from jobs.flows import deployed
 from jobs.models import WorkerPing
 from jobs.payloads import Payload
@@ -39,6 +39,9 @@ PAGES = {
     "new resource": "resources/?new=1",
     "resource types": "resource-types/",
     "resource type as a page": "resource-types/c_warehouse/edit/",
+    "dependency files": "dependencies/",
+    "dependency file": "dependencies/python3/ml/",
+    "new dependency file": "dependencies/new/?language=bun",
     "folders": "folders/",
     "folder": "folders/billing/",
     "new folder": "folders/?new=1",
@@ -128,6 +131,14 @@ def filled(ada: Person, member: Callable[..., Person]) -> Person:
         labels=["billing"],
     )
     script = scripts.deploy_script(caller, draft)
+    reader = scripts.ScriptDraft(
+        path="f/billing/forecast", content="# requirements: ml\n\ndef main(): ...", language="python3"
+    )
+    scripts.deploy_script(caller, reader)
+    for name in ("", "ml"):
+        workspace_dependencies.create(
+            caller, language="python3", name=name, content="numpy==2.2.1\n", description="For forecasts"
+        )
     for modules in (ONBOARD[:1], ONBOARD):
         flow = deployed.FlowDraft(
             path="f/billing/onboard",
