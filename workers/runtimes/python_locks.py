@@ -27,7 +27,7 @@ class PythonLock:
 EMPTY = PythonLock(python=None, pins=())
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def read_lock(text: str) -> PythonLock:
     """The lock in `text`: ours, or one that was supplied in the format of requirements.txt. Raises WrongRequirement."""
     python = None

@@ -38,7 +38,7 @@ _CERTIFICATES = (
 )
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 _NEEDS_BUILD = re.compile(
-    r"building (?:from source|source distributions) is disabled|no usable wheels|`--no-build`", re.I
+    r"building (?:from source|source distributions)[^\n]* is disabled|no usable wheels|`--no-build`", re.I
 )
 
 _HOST = r"https?://(?:[^/\s@]*@)?(?P<host>[^/\s)`]+)"

@@ -214,6 +214,21 @@ def test_another_lock_uses_the_packages_that_are_there(jobs: Jobs, index: Packag
     assert index.downloads("tiny") == fetched
 
 
+@pytest.mark.parametrize("file", ["tiny-1.0-py3-none-any.whl", "fromsource-1.0.tar.gz"])
+def test_a_package_may_come_from_an_address_of_its_own(
+    jobs: Jobs, index: PackageIndex, private: Any, file: str
+) -> None:
+    name = file.partition("-")[0]
+    address = index.url.replace("/simple", f"/files/{file}")
+    code = f"#requirements:\n#{name} @ {address}\nimport {name}\ndef main():\n    return {name}.__name__"
+    log = Log()
+
+    ran = jobs.python(code, lock=jobs.lock("python3", code, log=log, **private), **private)
+
+    assert ran.result == name
+    assert "open-sesame" not in log.text + ran.log.text
+
+
 def test_jobs_that_start_together_install_once(jobs: Jobs, index: PackageIndex, private: Any) -> None:
     index.add_wheel("shared", "1.0", {"shared.py": "X = 1"})
     code = "import shared\ndef main():\n    return shared.X"
