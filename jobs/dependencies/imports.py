@@ -60,16 +60,12 @@ def _python(code: str, here: str) -> list[str]:
     return found
 
 
-# import ... from "x", export ... from "x", import "x", import("x"), require("x")
-_SPECIFIER = re.compile(
-    r"""(?:\b(?:from|import|export)\s*|\b(?:import|require)\s*\(\s*)(?P<quote>["'])(?P<name>(?:\.\.?/|/?[uf]/)[^"'\n]*)(?P=quote)"""
-)
-
-
 def _typescript(code: str, here: str) -> list[str]:
+    from jobs.dependencies.typescript import specifiers
+
     found = []
-    for match in _SPECIFIER.finditer(code):
-        name = match["name"]
+    for specifier in specifiers(code):
+        name = specifier.text
         path = normpath(join(dirname(here), name)) if name.startswith(".") else name.lstrip("/")
         found.append(re.sub(r"\.(?:ts|tsx|js|mjs)$", "", path))
     return found

@@ -20,6 +20,8 @@ from workers.runtimes.base import (
     Site,
 )
 from workers.runtimes.bash import Bash
+from workers.runtimes.bun import BUN, Bun
+from workers.runtimes.deno import DENO, Deno
 from workers.runtimes.go import Go
 from workers.runtimes.go_builds import GO
 from workers.runtimes.php import PHP, Php
@@ -67,6 +69,8 @@ RUNTIMES: Sequence[Runtime] = (
     Runtime(languages=("go",), make=Go, tools=(GO,)),
     Runtime(languages=("php",), make=Php, tools=(PHP,)),
     Runtime(languages=("powershell",), make=PowerShell, tools=(POWERSHELL,)),
+    Runtime(languages=("bun", "bunnative", "nativets"), make=Bun, tools=(BUN,)),
+    Runtime(languages=("deno",), make=Deno, tools=(DENO,)),
 )
 
 
