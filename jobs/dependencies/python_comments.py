@@ -31,6 +31,8 @@ _PIN = re.compile(r"#\s*(?P<re>re)?pin:\s*(?P<requirement>.*)$")
 _PYTHON = re.compile(r"#\s*py:\s*(?P<specifier>.*)$")
 _PYTHON_SHORT = re.compile(r"#\s*py3(?P<minor>\d{1,2})\s*$")
 _LATEST = re.compile(r"#\s*py_select_latest\s*$")
+# Comments that say something else to the machinery; they end a list.
+_OTHER = re.compile(r"#\s*(?:no_cache|no_postinstall|sandbox|skip_result_postprocessing)\s*$")
 _BLOCK = re.compile(
     r"^# /// (?P<kind>[a-zA-Z0-9-]+)[ \t]*$\n(?P<text>(?:^#(?:| .*)$\n)+)^# ///[ \t]*$", re.MULTILINE
 )
@@ -103,7 +105,8 @@ def read_comments(code: str, path: str) -> Comments:
             said.latest = True
             wanted = None
         elif wanted is not None:
-            if entry := text.lstrip("#").strip():
+            entry = text.lstrip("#").strip()
+            if entry and not _OTHER.match(text):
                 wanted.append(checked(entry, where))
             else:
                 wanted = None

@@ -135,6 +135,13 @@ def test_requirements_replace_what_imports_tell_also_those_of_imported_scripts()
     assert packages(code, {"f/ops/lib": "import polars"}) == ["pandas[excel] >= 2", "requests==2.32.3"]
 
 
+@pytest.mark.parametrize(
+    "line", ["# py: 3.12", "#extra_requirements:", "# no_cache", "# sandbox", "#", "x = 1", ""]
+)
+def test_a_list_ends_with_what_is_none_of_its_lines(line: str) -> None:
+    assert packages(f"#requirements:\n#requests\n{line}\n\n#numpy") == ["requests"]
+
+
 def test_requirements_of_an_imported_script_count_for_that_one() -> None:
     imports = {"f/ops/lib": "#requirements:\n#polars==1.0\nimport numpy"}
 
