@@ -1,0 +1,5 @@
+import wmill
+
+
+def main():
+    return wmill.get_resume_urls("bob")

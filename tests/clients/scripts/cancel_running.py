@@ -1,0 +1,5 @@
+import wmill
+
+
+def main():
+    return list(wmill.cancel_running())

@@ -1,0 +1,5 @@
+import wmill
+
+
+def main():
+    return wmill.worker_is_draining()

@@ -1,0 +1,5 @@
+import wmill
+
+
+def main(path: str):
+    return wmill.run_script_by_path(path)

@@ -1,0 +1,5 @@
+import * as wmill from "windmill-client";
+
+export async function main(path: string) {
+  return await wmill.runScriptByPath(path);
+}

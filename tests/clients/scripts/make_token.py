@@ -1,0 +1,5 @@
+import wmill
+
+
+def main():
+    return wmill.Windmill().create_token()

@@ -1,0 +1,5 @@
+import wmill
+
+
+def main():
+    wmill.set_flow_user_state("cursor", {"at": 7})

@@ -1,0 +1,5 @@
+import * as wmill from "windmill-client";
+
+export async function main() {
+  await wmill.setFlowUserState("cursor", { at: 7 }, true);
+}

@@ -1,0 +1,5 @@
+import wmill
+
+
+def main():
+    wmill.set_shared_state({"rows": [1, 2]})
