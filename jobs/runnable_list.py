@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from django.db.models import F, Model, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Case, Exists, F, Model, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.functions import Greatest
 
 from jobs import scripts
 from jobs.flows import deployed
 from jobs.listings import RunDot, last_runs
-from jobs.models import Flow, Job, JobKind, Script, ScriptKind
+from jobs.models import CompletedJob, Flow, Job, JobKind, Script, ScriptKind
 from workspaces.access import Caller, Right
 from workspaces.errors import BadRequest
 
@@ -22,6 +22,15 @@ FLOW = "flow"  # the kind of a row that is no script
 _MOST_WORDS = 8  # of a search
 
 M = TypeVar("M", bound=Model)
+
+# As jobs.locks.state_of tells it, for many rows at once.
+_LOCK_STATE = Case(
+    When(lock__isnull=False, then=Value("")),
+    When(lock_error_logs__isnull=False, then=Value("failed")),
+    When(lock_job__isnull=True, then=Value("")),
+    When(Exists(CompletedJob.objects.filter(pk=OuterRef("lock_job"))), then=Value("failed")),
+    default=Value("locking"),
+)
 
 # Where a row stands. Of the same moment: by kind, then by id, so that a cursor between any two rows is unambiguous.
 _Place = tuple[datetime, str, int]
@@ -56,6 +65,9 @@ class Listed:
     purpose: str  # what a script that is no ordinary one is for, in words
     used_at: datetime  # last run or deployment, whichever is later
     may_write: bool
+    lock_state: str = (
+        ""  # "locking" while its dependencies are being resolved, "failed" when they could not be
+    )
     runs: list[RunDot] = field(default_factory=list)  # oldest first
 
     @property
@@ -111,6 +123,7 @@ def _listed_script(caller: Caller, script: Any) -> Listed:
         purpose="" if script.kind == ScriptKind.SCRIPT else script.get_kind_display(),
         used_at=script.used_at,
         may_write=_may_write(caller, script),
+        lock_state=script.lock_state,
     )
 
 
@@ -141,7 +154,9 @@ def _scripts(caller: Caller, filters: Filters) -> QuerySet[Script]:
         path_start=_below(filters.owner),
         label=filters.label or None,
     )
-    return _with_use(_searched(rows, filters), JobKind.SCRIPT, deployed_at="created_at")
+    return _with_use(_searched(rows, filters), JobKind.SCRIPT, deployed_at="created_at").annotate(
+        lock_state=_LOCK_STATE
+    )
 
 
 def _flows(caller: Caller, filters: Filters) -> QuerySet[Flow]:

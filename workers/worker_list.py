@@ -7,13 +7,29 @@ from typing import NamedTuple
 from django.db import connection
 from django.utils import timezone
 
-from jobs.models import WorkerPing
+from jobs.languages import missing_tool
+from jobs.models import Language, WorkerPing
 from workspaces.access import Caller
 
 LATE = timedelta(seconds=20)  # pings come every few seconds; after this one something is wrong
 GONE = timedelta(seconds=60)  # after this a worker counts as dead
 _MOST_TAGS = 200
 _MOST_WORKERS = 1000
+
+
+class RunsLanguage(NamedTuple):
+    """A language that a worker can run."""
+
+    name: str
+    version: str  # of what runs it; "" when it does not tell
+
+
+class LacksTool(NamedTuple):
+    """What a worker would need to run some languages."""
+
+    tool: str
+    install: str
+    languages: list[str]  # their names
 
 
 class Occupancy(NamedTuple):
@@ -45,6 +61,33 @@ class ShownWorker:
     def takes_jobs(self) -> bool:
         return self.health in ("live", "late", "starting")
 
+    def takes(self, tag: str) -> bool:
+        """Whether jobs of `tag` come here; the tag of a language it lacks the tool for is listed, but not taken."""
+        return self.takes_jobs and tag in self.ping.custom_tags and not _is_missing(self.ping, tag)
+
+    @property
+    def runs(self) -> list[RunsLanguage]:
+        """Languages that it can run, in the usual order."""
+        told = self.ping.runtimes or {language: {} for language in self.ping.languages}
+        return [
+            RunsLanguage(language.label, told[language.value].get("version", ""))
+            for language in Language
+            if language.value in told and not told[language.value].get("missing")
+        ]
+
+    @property
+    def lacks(self) -> list[LacksTool]:
+        """Tools that it did not find, with the languages that need them."""
+        found: dict[tuple[str, str], LacksTool] = {}
+        for language in Language:
+            told = self.ping.runtimes.get(language.value, {})
+            if tool := told.get("missing"):
+                install = told.get("install", "")
+                found.setdefault((tool, install), LacksTool(tool, install, [])).languages.append(
+                    language.label
+                )
+        return list(found.values())
+
 
 @dataclass(kw_only=True)
 class TagQueue:
@@ -56,6 +99,8 @@ class TagQueue:
     scheduled: int
     oldest_at: datetime | None  # when the one that waits longest could have started
     workers: int = 0  # live workers that take this tag
+    missing: str = ""  # of the tag of a language: the tool that no live worker has
+    install: str = ""  # how to get it
 
 
 @dataclass(kw_only=True)
@@ -111,13 +156,20 @@ def overview(caller: Caller) -> Overview:
             )
         )
     queue = _queue_by_tag(None if caller.is_super_admin else caller.workspace_id)
+    live = [worker for group in groups.values() for worker in group.workers if worker.takes_jobs]
     for row in queue:
         for group in groups.values():
-            takers = sum(worker.takes_jobs and row.tag in worker.ping.custom_tags for worker in group.workers)
+            takers = sum(worker.takes(row.tag) for worker in group.workers)
             row.workers += takers
             if takers:
                 group.waiting += row.waiting
+        if not row.workers and (missing := missing_tool(row.tag, (worker.ping.runtimes for worker in live))):
+            row.missing, row.install = missing
     return Overview(groups=list(groups.values()), queue=queue)
+
+
+def _is_missing(ping: WorkerPing, language: str) -> bool:
+    return bool(ping.runtimes.get(language, {}).get("missing"))
 
 
 def _health(ping: WorkerPing, now: datetime) -> str:

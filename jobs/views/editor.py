@@ -1,6 +1,7 @@
 """The script editor: write, test, keep as a draft, compare, deploy. The page, and what its script calls."""
 
 import secrets
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -9,11 +10,13 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from jobs import drafts, listings, runs, scripts, tags
+from jobs import drafts, languages, listings, path_completion, runs, scripts, tags
 from jobs.listings import JobFilters
 from jobs.models import Draft, JobKind, Language, Script, ScriptKind
 from jobs.shapes import JobRow, hash_hex
 from jobs.signatures import infer_schema
+from jobs.starters import starters
+from jobs.views import lock_state
 from jobs.views.endpoints import Answer, endpoint, object_of, text_of
 from workspaces import pages
 from workspaces.access import Caller, Right
@@ -21,20 +24,9 @@ from workspaces.errors import BadRequest, NotFound
 from workspaces.models import Resource, Variable
 from workspaces.names import parse_path
 
-STARTERS = {
-    "python3": """def main(name: str = "world", times: int = 1):
-    for _ in range(times):
-        print(f"Hello {name}")
-    return {"greeting": f"Hello {name}", "times": times}
-""",
-    "bash": """# Parameters are read in order: $1, $2, ...
-name="${1:-world}"
-
-echo "Hello $name"
-""",
-}
 MOST_PICKS = 1000  # variables or resources offered by the picker
 LAST_TESTS = 10
+LAST_LANGUAGE = "language"  # cookie, written by the editor's script: the language chosen last
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
@@ -59,14 +51,20 @@ def new_script(request: HttpRequest, caller: Caller) -> HttpResponse:
         value = script_value(script)
         name = f"{script.path.rsplit('/', 1)[-1]}_copy"
     else:
-        language = request.GET.get("language", Language.PYTHON3)
+        language = request.GET.get("language") or _last_language(request)
         if language not in Language.values:
             raise BadRequest(
-                f"language {language[:40]!r} cannot be written here; expected {' or '.join(Language.values)}"
+                f"language {language[:40]!r} cannot be written here; expected one of {', '.join(Language.values)}"
             )
-        value = {"language": language, "content": STARTERS[language], "summary": ""}
+        value = {"language": language, "content": starters()[language], "summary": ""}
         name = f"script_{secrets.token_hex(3)}"
     return _editor(request, caller, path=f"u/{user_part(caller)}/{name}", value=value, head=None, draft=None)
+
+
+def _last_language(request: HttpRequest) -> str:
+    """What this browser wrote last, else Python."""
+    last = request.COOKIES.get(LAST_LANGUAGE, "")
+    return last if last in Language.values else Language.PYTHON3.value
 
 
 @require_safe
@@ -97,6 +95,7 @@ def _editor(
     inference = infer_schema(language, value.get("content") or "", previous=value.get("schema"))
     base = draft.base_hash if draft is not None else head.hash if head is not None else None
     at = {"workspace": caller.workspace_id}
+    lock = lock_state.of(head) if head is not None else None
     state = {
         "path": path,
         "isNew": head is None,
@@ -105,7 +104,9 @@ def _editor(
         "head": head_of(head) if head is not None else None,
         "deployed": script_value(head) if head is not None else None,
         "draftSavedAt": iso(draft.edited_at) if draft is not None else None,
-        "starters": STARTERS,
+        "lockProblem": {"line": lock.line, "message": lock.summary}
+        if lock is not None and lock.line
+        else None,
         "username": caller.username,
         "urls": {
             "signature": reverse("editor-signature", kwargs=at),
@@ -115,6 +116,7 @@ def _editor(
             "tests": reverse("editor-tests", kwargs=at),
             "deploy": reverse("editor-deploy", kwargs=at),
             "picks": reverse("editor-picks", kwargs=at),
+            "paths": reverse("editor-paths", kwargs=at),
             "scripts": f"/w/{caller.workspace_id}/scripts/",
             "runs": reverse("runs", kwargs=at),
             "socket": f"/ws/w/{caller.workspace_id}/jobs/",
@@ -126,7 +128,9 @@ def _editor(
         "head": head,
         "value": value,
         "language": language,
-        "languages": [(language.value, language.label) for language in Language],
+        "languages": languages.for_page(),
+        "language_name": Language(language).label if language in Language.values else language,
+        "lock": lock,
         "kinds": ScriptKind.choices,
         "owners": owners_for(caller, path),
         "owner": "/".join(path.split("/")[:2]),
@@ -277,7 +281,9 @@ def deploy(request: HttpRequest, caller: Caller, body: dict[str, Any]) -> Answer
         deployment_message=text_of(body, "message"),
     )
     drafts.discard_draft(caller, path)
-    pages.say(request, f"Deployed {script.path}, version {script.hash_hex[:8]}")
+    pages.say(
+        request, f"Deployed {script.path}, version {script.hash_hex[:8]}{lock_state.after_deployment(script)}"
+    )
     return {"hash": script.hash_hex, "url": pages.path_url("script", caller.workspace_id, script.path)}
 
 
@@ -355,3 +361,17 @@ def picks(request: HttpRequest, caller: Caller, body: dict[str, Any]) -> Answer:
     else:
         raise BadRequest("kind should be variable or resource")
     return {"items": found}
+
+
+@endpoint(method="GET")
+def paths(request: HttpRequest, caller: Caller, body: dict[str, Any]) -> Answer:
+    """?prefix=&kind=&language=&resource_type=: paths to complete in code, at most 50; kind and language may repeat."""
+    query = request.GET
+    found = path_completion.complete(
+        caller,
+        query.get("prefix", ""),
+        kinds=query.getlist("kind") or path_completion.KINDS,
+        languages=query.getlist("language"),
+        resource_type=query.get("resource_type", ""),
+    )
+    return {"items": [asdict(item) for item in found.items], "isWhole": found.is_whole}

@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from jobs import drafts, flow_runs, listings, runs, scripts, tags
+from jobs import drafts, flow_runs, languages, listings, runs, scripts, tags
 from jobs.flows import deployed, peeking, trying
 from jobs.flows.text import BadText, flow_from_text, to_yaml
 from jobs.flows.value import BadFlow, ScriptRef, SubFlow, parse_flow_value
@@ -129,11 +129,13 @@ def _editor(
             .values_list("name", flat=True)[:MOST_GROUPS]
         ),
         "tags": list(tags.custom_tags_for(caller.workspace_id)),
+        "languages": languages.for_page(),
         "resourcesUrl": f"/api/w/{caller.workspace_id}/resources/list?resource_type=",
         "urls": {
             **{name: reverse(f"flow-editor-{name}", kwargs=at) for name in names},
             "signature": reverse("editor-signature", kwargs=at),
             "picks": reverse("editor-picks", kwargs=at),
+            "paths": reverse("editor-paths", kwargs=at),
             "flows": f"/w/{caller.workspace_id}/flows/",
             "scripts": f"/w/{caller.workspace_id}/scripts/",
             "runs": reverse("runs", kwargs=at),

@@ -4,11 +4,11 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from jobs import drafts, listings, run_list, scripts
+from jobs import drafts, listings, locks, run_list, scripts
 from jobs.listings import JobFilters
 from jobs.markup import render_markdown
 from jobs.models import JobKind, Script
-from jobs.views import calling
+from jobs.views import calling, lock_state
 from jobs.views.editor import draft_from, near_scripts, script_value
 from jobs.views.moving import move_page
 from jobs.views.versions import MOST_VERSIONS, History, Version, versions_page
@@ -24,15 +24,21 @@ _COMPARED = ("summary", "description", "language", "kind", "tag", "timeout", "pr
 @require_safe
 @pages.workspace_page(operators=True, near=near_scripts)
 def script(request: HttpRequest, caller: Caller, path: str) -> HttpResponse:
-    """/w/W/scripts/<path>/: the overview. An archived script still has one, and can be brought back from it."""
+    """/w/W/scripts/<path>/: the overview. An archived script still has one, and can be brought back from it.
+
+    As a fragment: the state of its dependencies, which the page asks for while they are being resolved.
+    """
     found = scripts.get_newest(caller, path)
+    may_write = not caller.is_operator and caller.right_on(path, found.extra_perms) >= Right.WRITE
+    if pages.is_fragment(request):
+        return _lock_state(request, found, may_write=may_write)
     if found.archived and (elsewhere := scripts.moved_to(caller, found)) is not None:
         return HttpResponseRedirect(pages.path_url("script", caller.workspace_id, elsewhere))
     recent = listings.list_jobs(caller, JobFilters(path_exact=path, kinds=[JobKind.SCRIPT]), limit=LAST_RUNS)
-    may_write = not caller.is_operator and caller.right_on(path, found.extra_perms) >= Right.WRITE
     draft = drafts.get_draft(caller, path) if may_write else None
     context = {
         "script": found,
+        "lock": lock_state.of(found),
         "description": render_markdown(found.description, below=1) if found.description else "",
         "arguments": calling.arguments(found.schema),
         "runs": [run_list.Run(job) for job in recent],
@@ -42,6 +48,23 @@ def script(request: HttpRequest, caller: Caller, path: str) -> HttpResponse:
         "versions": len(found.parent_hashes) + 1,
     }
     return render(request, "scripts/overview.html", context)
+
+
+def _lock_state(request: HttpRequest, script: Script, *, may_write: bool) -> HttpResponse:
+    context = {"script": script, "lock": lock_state.of(script), "may_write": may_write, "is_update": True}
+    return render(request, "scripts/_lock_update.html", context)
+
+
+@require_POST
+@pages.workspace_page(near=near_scripts)
+def relock(request: HttpRequest, caller: Caller, path: str) -> HttpResponse:
+    """Resolve the dependencies of the live version again."""
+    script = scripts.get_script(caller, path, right=Right.WRITE)
+    locks.relock(caller, script)
+    if pages.is_fragment(request):
+        script.refresh_from_db()
+        return _lock_state(request, script, may_write=True)
+    return HttpResponseRedirect(pages.path_url("script", caller.workspace_id, path))
 
 
 @require_safe

@@ -5,7 +5,7 @@ export const load = () => (kit ??= import("../vendor/cm/cm.js"));
 // Our language names -> CodeMirror's.
 const NAMES = {
   python3: "python", py: "python", sh: "bash", shell: "bash", nu: "bash", ts: "typescript", deno: "typescript", bun: "typescript", bunnative: "typescript", nativets: "typescript",
-  js: "javascript", postgresql: "sql", bigquery: "sql", snowflake: "sql", mssql: "sql", oracledb: "sql", duckdb: "sql", dbt: "sql", yml: "yaml", ansible: "yaml", md: "markdown", rlang: "r",
+  js: "javascript", postgresql: "sql", bigquery: "sql", snowflake: "sql", mssql: "sql", oracledb: "sql", dbt: "sql", yml: "yaml", ansible: "yaml", md: "markdown", rlang: "r",
 };
 const FOUR = new Set(["python", "rust", "java", "csharp", "php", "go"]); // indented by four
 

@@ -88,14 +88,12 @@ export function idProblem(value, id, was) {
 
 // --- new modules ---
 
-const STARTERS = {
-  python3: "def main(x: str = \"\"):\n    return x\n",
-  bash: "# Parameters are read in order: $1, $2, ...\nx=\"$1\"\n\necho \"$x\"\n",
-};
 /** What the + of the graph offers: [kind, icon, name, hint]. */
 export const KINDS = [
   ["python3", "file-code", "Python", "Code written here"],
   ["bash", "terminal", "Bash", "Code written here"],
+  ["bun", "braces", "TypeScript", "Code written here"],
+  ["postgresql", "database", "SQL", "A query written here"],
   ["script", "link", "Script", "One from the workspace"],
   ["flow", "workflow", "Sub-flow", "A flow from the workspace"],
   ["branchone", "git-branch", "Branch to one", "The first condition that is true"],
@@ -107,11 +105,11 @@ export const KINDS = [
   ["aiagent", "zap", "AI agent", "A model that may use tools"],
 ];
 const fixed = (value) => ({ type: "static", value });
-/** A new module. `kind` is one of KINDS; `options` of scripts and flows: {path, summary}. */
+/** A new module. `kind` is one of KINDS; `options` of scripts and flows: {path, summary}; of code: {starter}. */
 export function newModule(kind, id, options = {}) {
   const base = options.summary ? { id, summary: options.summary } : { id };
   switch (kind) {
-    case "python3": case "bash": return { ...base, value: { type: "rawscript", language: kind, content: STARTERS[kind], input_transforms: { x: fixed("") } } };
+    case "python3": case "bun": case "bash": case "postgresql": return { ...base, value: { type: "rawscript", language: kind, content: options.starter ?? "", input_transforms: {} } };
     case "script": case "flow": return { ...base, value: { type: kind, path: options.path, input_transforms: {} } };
     case "branchone": return { ...base, summary: "Choose a branch", value: { type: "branchone", branches: [{ summary: "", expr: "false", modules: [] }], default: [] } };
     case "branchall": return { ...base, summary: "All branches", value: { type: "branchall", parallel: true, branches: [{ summary: "", skip_failure: false, modules: [] }, { summary: "", skip_failure: false, modules: [] }] } };

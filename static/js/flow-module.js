@@ -14,7 +14,7 @@ const KINDS = {
 };
 export const LANGUAGE = {
   python3: ["file-code", "Python"], bash: ["terminal", "Bash"], powershell: ["terminal", "PowerShell"], nu: ["terminal", "Nu"],
-  deno: ["braces", "TypeScript (Deno)"], bun: ["braces", "TypeScript (Bun)"], bunnative: ["braces", "TypeScript (native)"], nativets: ["braces", "TypeScript (native)"],
+  deno: ["braces", "TypeScript (Deno)"], bun: ["braces", "TypeScript (Bun)"], bunnative: ["braces", "TypeScript (Bun, native)"], nativets: ["braces", "REST (TypeScript)"],
   go: ["file-code", "Go"], php: ["file-code", "PHP"], rust: ["file-code", "Rust"], csharp: ["file-code", "C#"], java: ["file-code", "Java"], ruby: ["file-code", "Ruby"], rlang: ["file-code", "R"],
   ansible: ["file-text", "Ansible"], graphql: ["globe", "GraphQL"], postgresql: ["database", "PostgreSQL"], mysql: ["database", "MySQL"], bigquery: ["database", "BigQuery"],
   snowflake: ["database", "Snowflake"], mssql: ["database", "SQL Server"], oracledb: ["database", "Oracle"], duckdb: ["database", "DuckDB"], dbt: ["database", "dbt"],

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from jobs import drafts, scripts
-from jobs.models import Draft, Script
+from jobs import drafts, locks, queue, scripts
+from jobs.models import Draft, JobStatus, QueuedJob, Script, WorkerPing
 from tests.browser.site import Person, wait_until
-from workspaces import folders, variables
+from workspaces import folders, resources, variables
 
 CODE = 'def main(name: str, times: int = 1):\n    return [{"line": i, "text": f"hello {name}"} for i in range(times)]\n'
 PAGES = {
@@ -43,6 +43,25 @@ def write(page: Page, code: str) -> None:
     editor(page).click()
     page.keyboard.press("Control+A")
     page.keyboard.insert_text(code)
+
+
+def choose_language(page: Page, name: str) -> None:
+    page.get_by_role("button", name="Language").click()
+    page.get_by_role("option", name=name, exact=True).click()
+
+
+def end_resolution(script: Script, *, lock: str = "", failure: str = "") -> None:
+    """End the dependency job of a version as a worker does. Waits until no worker of the site can be at it."""
+    assert script.lock_job is not None
+    QueuedJob.objects.filter(pk=script.lock_job).update(tag=f"held-{script.lock_job}")
+    (claim,) = queue.claim_jobs(worker="w1", tags=[f"held-{script.lock_job}"], limit=1)
+    if failure:
+        locks.record_failure(script.hash, job_id=script.lock_job, message=failure)
+    else:
+        author = locks.Author(script.created_by, f"u/{script.created_by}", "")
+        locks.record(script.hash, job_id=script.lock_job, lock=lock, author=author)
+    status = JobStatus.FAILURE if failure else JobStatus.SUCCESS
+    queue.complete_jobs([queue.Completion(claim.id, claim.attempt, status, "{}")])
 
 
 def open_editor(page: Page, url: str) -> None:
@@ -102,12 +121,184 @@ def test_changing_the_language_brings_its_starter_but_never_replaces_code(
     page = ada_page
     open_editor(page, ada.url("scripts/new/?language=python3"))
 
-    page.get_by_label("Language").select_option("Bash")
-    expect(editor(page)).to_contain_text('echo "Hello $name"')
+    choose_language(page, "Bash")
+    expect(editor(page)).to_contain_text('echo "Hello $name, number $number"')
     write(page, 'city="$1"')
-    page.get_by_label("Language").select_option("Python")
+    choose_language(page, "Python")
 
     expect(editor(page)).to_contain_text('city="$1"')
+    expect(page.get_by_text("Your code is kept, now as Python.")).to_be_visible()
+
+
+@pytest.mark.browser
+def test_the_starter_can_still_be_had_and_undone(ada_page: Page, ada: Person) -> None:
+    page = ada_page
+    open_editor(page, ada.url("scripts/new/?language=python3"))
+    write(page, "def main(mine: str): ...")
+    choose_language(page, "TypeScript (Bun)")
+
+    page.get_by_role("button", name="Begin with its starter").click()
+    expect(editor(page)).to_contain_text("export async function main")
+    page.keyboard.press("Control+Z")
+    expect(editor(page)).to_contain_text("def main(mine: str)")
+
+    write(page, "")
+    expect(page.get_by_text("There is no code.")).to_be_visible()
+
+
+@pytest.mark.browser
+def test_languages_are_found_by_typing_and_chosen_by_keys(ada_page: Page, ada: Person) -> None:
+    page = ada_page
+    open_editor(page, ada.url("scripts/new/"))
+    button = page.get_by_role("button", name="Language: Python")
+
+    button.focus()
+    page.keyboard.press("ArrowDown")
+    field = page.get_by_role("combobox", name="Find a language")
+    expect(field).to_be_focused()
+    expect(page.get_by_role("group", name="SQL").get_by_role("option")).to_have_count(3)
+    page.keyboard.type("sql post")
+    expect(page.get_by_role("listbox", name="Languages").get_by_role("option")).to_have_count(1)
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("button", name="Language: PostgreSQL")).to_be_focused()
+    expect(editor(page)).to_contain_text("generate_series")
+    page.goto(ada.url("scripts/new/"))
+    expect(page.get_by_role("button", name="Language: PostgreSQL")).to_be_visible()
+
+
+@pytest.mark.browser
+def test_a_language_that_no_worker_can_run_says_what_to_install_and_can_be_written(
+    ada_page: Page, ada: Person
+) -> None:
+    ping = WorkerPing.objects.create(
+        worker=f"wk-{ada.workspace.id}",
+        worker_instance="host9",
+        runtimes={"php": {"missing": "PHP", "install": "apt install php-cli"}},
+    )
+    try:
+        page = ada_page
+        open_editor(page, ada.url("scripts/new/?language=bash"))
+
+        page.get_by_role("button", name="Language").click()
+        option = page.get_by_role("option", name="PHP")
+        expect(option).to_contain_text("PHP is missing. To install it: apt install php-cli.")
+        option.click()
+
+        expect(editor(page)).to_contain_text("function main")
+        expect(page.get_by_role("status").get_by_text("PHP is missing")).to_be_visible()
+    finally:
+        ping.delete()
+
+
+@pytest.mark.browser
+def test_the_form_follows_typescript_and_stays_while_it_cannot_be_read(ada_page: Page, ada: Person) -> None:
+    page = ada_page
+    open_editor(page, ada.url("scripts/new/?language=bun"))
+
+    write(page, 'export async function main(city: string, size: "small" | "large") { return city }')
+    page.get_by_label("city").fill("Turin")
+    expect(page.get_by_label("size")).to_be_visible()
+    write(page, "export async function main(city: string,\n  size: ) { return city }")
+
+    expect(page.get_by_text("Line 2:")).to_be_visible()
+    expect(page.get_by_text("Form of the last readable version")).to_be_visible()
+    expect(page.get_by_label("city")).to_have_value("Turin")
+
+
+@pytest.mark.browser
+def test_the_form_of_a_query_has_its_parameters_and_a_choice_of_databases(
+    ada_page: Page, ada: Person
+) -> None:
+    resources.create_resource(
+        ada.caller, path="u/ada/warehouse", resource_type="postgresql", value={"host": "db"}
+    )
+    page = ada_page
+    open_editor(page, ada.url("scripts/new/?language=postgresql"))
+
+    write(page, "-- $1 city (text)\n-- $2 days (int) = 3\nSELECT $1, $2")
+    expect(page.get_by_label("days")).to_have_value("3")
+    page.get_by_label("database").select_option("u/ada/warehouse")
+    write(page, "-- database u/ada/warehouse\n-- $1 city (text)\nSELECT $1")
+
+    expect(page.get_by_label("database")).to_have_count(0)
+    expect(page.get_by_label("city")).to_be_visible()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("language", "typed", "offered", "written"),
+    [
+        ("python3", "from f.sh", "f.shared.greet", "from f.shared.greet"),
+        ("python3", "from f.shared import g", "greet", "from f.shared import greet"),
+        ("python3", 'wmill.get_variable("u/a', "u/ada/api_key", 'wmill.get_variable("u/ada/api_key'),
+        ("bun", 'import { x } from "/u/ad', "/u/ada/tool.ts", 'import { x } from "/u/ada/tool.ts'),
+        ("bun", 'import { x } from "./to', "./tool.ts", 'import { x } from "./tool.ts'),
+        ("bun", 'wmill.runScript("f/', "f/shared/greet", 'wmill.runScript("f/shared/greet'),
+        ("postgresql", "-- database u/", "u/ada/warehouse", "-- database u/ada/warehouse"),
+        ("duckdb", "ATTACH '$res:u/", "u/ada/warehouse", "ATTACH '$res:u/ada/warehouse"),
+    ],
+)
+def test_paths_of_the_workspace_complete_in_code(
+    ada_page: Page, ada: Person, greet: Script, language: str, typed: str, offered: str, written: str
+) -> None:
+    variables.create_variable(ada.caller, path="u/ada/api_key", value="s", is_secret=True)
+    resources.create_resource(ada.caller, path="u/ada/warehouse", resource_type="postgresql", value={})
+    code = "export async function main() {}"
+    scripts.deploy_script(ada.caller, scripts.ScriptDraft(path="u/ada/tool", content=code, language="bun"))
+    page = ada_page
+    open_editor(page, ada.url(f"scripts/new/?language={language}"))
+    write(page, " ")
+
+    page.keyboard.press("Backspace")
+    page.keyboard.type(typed, delay=15)
+    page.get_by_role("listbox", name="Completions").get_by_role("option", name=offered).click()
+
+    expect(editor(page)).to_contain_text(written)
+
+
+@pytest.mark.browser
+def test_the_page_follows_the_resolution_of_dependencies_and_its_failure(
+    ada_page: Page, ada: Person, greet: Script
+) -> None:
+    page = ada_page
+    waiting = deploy(ada, "import nopackage\n\ndef main(): ...\n")
+    page.goto(ada.url("scripts/f/shared/greet/"))
+    expect(page.get_by_role("status").get_by_text("Dependencies are being resolved")).to_be_visible()
+    expect(page.get_by_text(f"version {greet.hash_hex[:8]} runs")).to_be_visible()
+
+    end_resolution(waiting, failure="No solution found:\nnopackage was not found")
+    expect(page.get_by_role("alert").get_by_text("could not be resolved: see line 1")).to_be_visible(
+        timeout=15_000
+    )
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("status").get_by_text("Dependencies are being resolved")).to_be_visible()
+
+    waiting.refresh_from_db()
+    end_resolution(waiting, lock="requests==2.32.3\n")
+    expect(page.get_by_text("Dependencies are resolved")).to_be_visible(timeout=15_000)
+    page.get_by_text("requirements.txt").click()
+    expect(page.get_by_role("region", name="requirements.txt")).to_have_text("requests==2.32.3")
+
+
+@pytest.mark.browser
+def test_the_editor_marks_the_line_whose_package_could_not_be_resolved(
+    ada_page: Page, ada: Person, greet: Script
+) -> None:
+    page = ada_page
+    end_resolution(
+        deploy(ada, "import json\nimport nopackage\n\ndef main(): ...\n"), failure="nopackage was not found"
+    )
+
+    open_editor(page, ada.url("scripts/f/shared/greet/edit/"))
+
+    expect(page.get_by_text("could not be resolved: see line 2")).to_be_visible()
+    page.get_by_text("Log", exact=True).click()
+    expect(page.get_by_role("region", name="Log of the resolution")).to_contain_text(
+        "nopackage was not found"
+    )
+    page.get_by_role("button", name="Show line 2").click()
+    expect(editor(page)).to_be_focused()
 
 
 @pytest.mark.browser

@@ -68,3 +68,47 @@ def test_a_worker_whose_init_script_failed_shows_its_log(ada: Person, ada_page: 
         expect(ada_page.get_by_role("row", name=f"wk-{group}").get_by_text("Failed")).to_be_visible()
     finally:
         WorkerPing.objects.filter(worker_group=group).delete()
+
+
+def test_a_worker_shows_what_it_can_run_and_what_it_lacks(ada: Person, ada_page: Page) -> None:
+    name = f"wk-{ada.workspace.id}"
+    WorkerPing.objects.create(
+        worker=name,
+        worker_instance="host9",
+        worker_group=ada.workspace.id,
+        runtimes={
+            "bash": {"version": "5.2.15"},
+            "php": {"missing": "PHP", "install": "Debian, Ubuntu: apt install php-cli"},
+        },
+    )
+    try:
+        ada_page.goto(ada.url(f"workers/?group={ada.workspace.id}"))
+        ada_page.get_by_role("button", name="1 language").click()
+
+        expect(ada_page.get_by_text("5.2.15")).to_be_visible()
+        expect(ada_page.get_by_text("apt install php-cli")).to_be_visible()
+    finally:
+        WorkerPing.objects.filter(worker=name).delete()
+
+
+def test_a_language_whose_tool_every_worker_lacks_is_named_with_the_way_to_get_it(
+    ada: Person, ada_page: Page
+) -> None:
+    name = f"wk-{ada.workspace.id}"
+    WorkerPing.objects.create(
+        worker=name,
+        worker_instance="host9",
+        custom_tags=["powershell"],
+        runtimes={"powershell": {"missing": "PowerShell", "install": "apt install powershell"}},
+    )
+    draft = scripts.ScriptDraft(path="u/ada/hello", content="Write-Output 1", language="powershell")
+    runs.run_script(ada.caller, scripts.deploy_script(ada.caller, draft), Payload(args={}), runs.RunOptions())
+    try:
+        ada_page.goto(ada.url("workers/"))
+
+        expect(
+            ada_page.get_by_text("No live worker can run PowerShell: PowerShell is missing")
+        ).to_be_visible()
+        expect(ada_page.get_by_text("To install it: apt install powershell")).to_be_visible()
+    finally:
+        WorkerPing.objects.filter(worker=name).delete()

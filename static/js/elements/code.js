@@ -11,7 +11,8 @@ const SMALL = (view) => [view.lineWrapping, view.theme({ "&": { height: "auto" }
  * the page needs no nonce. Attributes: language, readonly, wrap, label, placeholder, data-src, error-line, error-message;
  * `small` is for an expression in a form: no line numbers, as high as its text, and Tab leaves it.
  * Properties: value, diagnostics ([{line, column?, endLine?, endColumn?, message, severity?}], lines and columns from 1),
- * completions ([{label, detail?, type?, apply?, info?}] or an async function(text before the cursor) of such).
+ * completions ([{label, detail?, type?, apply?, info?}] or an async function(text before the cursor) of such a list, or of
+ * {options, typed: the text they replace, isWhole: false when typing on may find others}; null: none).
  * Methods: goto(line, focus?), insert(text), focus(). Events (all bubble): "input" on every change, "wm-change" (detail
  * {value}) 400 ms after the last, "wm-run" on Ctrl-Enter, "wm-save" on Ctrl-S, "wm-ready".
  */
@@ -61,7 +62,7 @@ class Code extends HTMLElement {
     this.#text = text ?? "";
     this.#inner.setFormValue(this.#text);
     const view = this.#view;
-    if (view && view.state.doc.toString() !== this.#text) view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: this.#text } });
+    if (view && view.state.doc.toString() !== this.#text) view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: this.#text }, userEvent: "set" }); // a step of undo of its own
   }
   get diagnostics() { return this.#diagnostics; }
   set diagnostics(list) { this.#diagnostics = list || []; this.#lint(); }
@@ -75,6 +76,7 @@ class Code extends HTMLElement {
     const root = this.shadowRoot || this.attachShadow({ mode: "open" });
     const { EditorView, EditorState, Compartment, keymap } = cm, label = this.getAttribute("label") || "Code", small = this.hasAttribute("small");
     for (const part of ["language", "readonly", "wrap"]) this.#parts[part] = new Compartment();
+    const sources = [{ autocomplete: (context) => this.#complete(context) }]; // the same one each time, or late answers are dropped
     const tell = (name) => () => { this.#settle(); this.dispatchEvent(new CustomEvent(name, { bubbles: true })); return true; };
     const state = EditorState.create({
       doc: this.#text,
@@ -83,7 +85,7 @@ class Code extends HTMLElement {
         keymap.of([{ key: "Mod-Enter", run: tell("wm-run") }, { key: "Mod-s", run: tell("wm-save"), preventDefault: true }]),
         small ? SMALL(EditorView) : [cm.lineNumbers(), cm.highlightActiveLineGutter(), cm.foldGutter(), cm.highlightActiveLine(), cm.lintGutter()],
         cm.history(), cm.drawSelection(), cm.indentOnInput(), cm.bracketMatching(), cm.closeBrackets(),
-        cm.autocompletion(), EditorState.languageData.of(() => [{ autocomplete: (context) => this.#complete(context) }]),
+        cm.autocompletion(), EditorState.languageData.of(() => sources),
         cm.highlightSelectionMatches(), look(cm),
         keymap.of([...cm.closeBracketsKeymap, ...cm.defaultKeymap, ...cm.searchKeymap, ...cm.historyKeymap, ...cm.foldKeymap, ...cm.completionKeymap, ...cm.lintKeymap, ...(small ? [] : [cm.indentWithTab])]),
         this.#parts.language.of(language), this.#parts.readonly.of(this.#mode("readonly")), this.#parts.wrap.of(this.#mode("wrap")),
@@ -116,11 +118,14 @@ class Code extends HTMLElement {
     this.dispatchEvent(new CustomEvent("wm-change", { bubbles: true, detail: { value: this.value } }));
   }
   async #complete(context) {
-    const word = context.matchBefore(/[\w$./:]+/);
-    if (!word && !context.explicit) return null;
+    const word = context.matchBefore(/[\w$./:]+/), { completions } = this;
+    if (typeof completions !== "function" && !word && !context.explicit) return null;
     const before = context.state.sliceDoc(Math.max(0, context.pos - 500), context.pos);
-    const options = typeof this.completions === "function" ? await this.completions(before) : this.completions;
-    return options?.length ? { from: word ? word.from : context.pos, options, validFor: /^[\w$./:]*$/ } : null;
+    const found = typeof completions === "function" ? await completions(before) : completions;
+    const options = Array.isArray(found) ? found : found?.options;
+    if (!options?.length || (Array.isArray(found) && !word && !context.explicit)) return null;
+    if (Array.isArray(found)) return { from: word ? word.from : context.pos, options, validFor: /^[\w$./:]*$/ };
+    return { from: context.pos - found.typed.length, options, validFor: found.isWhole ? /^[\w$./:-]*$/ : undefined };
   }
   #lint() {
     const view = this.#view;

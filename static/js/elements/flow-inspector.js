@@ -1,5 +1,6 @@
 import { LitElement, html, keyed, live, nothing } from "../../vendor/lit.js";
 import "./code.js";
+import "./language-picker.js";
 import "./schema-form.js";
 import "./flow-transform.js";
 import { advanced } from "../flow-advanced.js";
@@ -7,6 +8,7 @@ import { area, choice, expression, ico, section, text, toggle, transform } from 
 import * as model from "../flow-model.js";
 import { LANGUAGE, kindName, moduleIcon, title } from "../flow-module.js";
 import { around, inputs, settings } from "../flow-settings.js";
+import { canInsert } from "../insert-call.js";
 import { names } from "../schema.js";
 
 const LIST = { type: "array", items: {} }, NUMBER = { type: "integer", minimum: 1 };
@@ -127,11 +129,12 @@ class FlowInspector extends LitElement {
   }
 
   #code(m) {
-    const e = this.editor, on = this.#on(m.id), v = m.value, problem = e.codeProblem(m.id);
+    const e = this.editor, on = this.#on(m.id), v = m.value, problem = e.codeProblem(m.id), unrunnable = e.languages.languages.find((l) => l.id === v.language)?.problem;
     return html`<div class="fi-code"><div class="editor-bar" role="toolbar" aria-label="Code">
-        <label class="vh" for="fi-language">Language</label><select class="input" id="fi-language" @change=${(ev) => e.language(m.id, ev.target.value)}>${[["python3", "Python"], ["bash", "Bash"], ...(v.language === "python3" || v.language === "bash" ? [] : [[v.language, LANGUAGE[v.language]?.[1] || v.language]])].map(([k, words]) => html`<option value=${k} ?selected=${k === v.language}>${words}</option>`)}</select>
-        <button type="button" class="btn ghost sm" @click=${() => e.act("variable", m.id)}>${ico("key-round")}Variable</button><button type="button" class="btn ghost sm" @click=${() => e.act("resource", m.id)}>${ico("boxes")}Resource</button></div>
-      <div class="grow editor-box"><wm-code id="step-code" language=${v.language} label="Code of step ${m.id}" .value=${v.content ?? ""} .diagnostics=${e.diagnostics(m.id)} @input=${(ev) => { ev.stopPropagation(); if (ev.target.value !== model.find(e.value, m.id)?.module.value.content) on.set(["value", "content"], ev.target.value, { typing: true, keepEmpty: true }); }} @wm-change=${() => e.infer(m.id)}><pre tabindex="0">${v.content}</pre></wm-code></div>
+        <wm-language label="Language" .data=${e.languages} .value=${v.language} @change=${(ev) => { if (ev.target.localName === "wm-language") e.language(m.id, ev.target.value); }}></wm-language>
+        ${[["variable", "key-round", "Variable"], ["resource", "boxes", "Resource"]].filter(([kind]) => canInsert(v.language, kind)).map(([kind, i, words]) => html`<button type="button" class="btn ghost sm" @click=${() => e.act(kind, m.id)}>${ico(i)}${words}</button>`)}</div>
+      ${unrunnable ? html`<p class="editor-note" role="status">${ico("triangle-alert")}<span>${unrunnable}</span></p>` : nothing}
+      <div class="grow editor-box"><wm-code id="step-code" language=${v.language} label="Code of step ${m.id}" .value=${v.content ?? ""} .diagnostics=${e.diagnostics(m.id)} .completions=${e.codeCompletions} @input=${(ev) => { ev.stopPropagation(); if (ev.target.value !== model.find(e.value, m.id)?.module.value.content) on.set(["value", "content"], ev.target.value, { typing: true, keepEmpty: true }); }} @wm-change=${() => e.infer(m.id)}><pre tabindex="0">${v.content}</pre></wm-code></div>
       ${problem ? html`<p class="editor-problem" role="status">${ico("triangle-alert")}<span>${problem}</span></p>` : nothing}</div>`;
   }
   #callee(m) {

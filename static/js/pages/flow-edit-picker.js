@@ -3,6 +3,7 @@
 import "../elements/flow-picker.js";
 import { member } from "../elements/flow-picker.js";
 import * as model from "../flow-model.js";
+import { insertCall as insertCallInto } from "../insert-call.js";
 import { moduleIcon, title } from "../flow-module.js";
 import { names, typeOf } from "../schema.js";
 
@@ -76,11 +77,7 @@ export function picker({ $, urls, editor, state }) {
   async function insertCall(kind, id) {
     const code = document.getElementById("step-code"), module = model.find(editor.value, id)?.module;
     const all = await known(kind);
-    into = { insert: (path) => {
-      if (module.value.language === "bash") return code.insert(`$(curl -sf -H "Authorization: Bearer $WM_TOKEN" "$BASE_INTERNAL_URL/api/w/$WM_WORKSPACE/${kind === "variable" ? "variables/get_value" : "resources/get_value_interpolated"}/${path}")`);
-      code.insert(`wmill.get_${kind}("${path}")`);
-      if (!/^\s*(import wmill\b|from wmill import)/m.test(code.value)) code.value = `import wmill\n\n${code.value}`;
-    } };
+    into = { insert: (path) => insertCallInto(code, module.value.language, kind, path) };
     const tree = $("pick-tree");
     $("pick-filter").value = "";
     tree.filter = "";

@@ -7,6 +7,7 @@ import { copy, csrf, icon, json, send } from "../dom.js";
 import * as model from "../flow-model.js";
 import { title } from "../flow-module.js";
 import { initial, names } from "../schema.js";
+import { pathCompletions } from "../workspace-paths.js";
 import { picker } from "./flow-edit-picker.js";
 import { tester } from "./flow-edit-test.js";
 
@@ -155,6 +156,7 @@ function after(id) {
   const entry = id && model.find(value(), id);
   return entry?.list ? { list: entry.list, index: entry.index + 1 } : { list: ["modules"], index: value().modules.length };
 }
+const starterOf = (language) => state.languages.languages.find((l) => l.id === language)?.starter ?? "";
 async function addStep(kind) {
   if (kind === "script" || kind === "flow") return choose(kind, async (found) => {
     const id = model.nextId(value());
@@ -164,10 +166,10 @@ async function addStep(kind) {
     await fillInputs(id);
   });
   const id = model.nextId(value());
-  changeFlow(model.insert(value(), slot, model.newModule(kind, id)));
+  changeFlow(model.insert(value(), slot, model.newModule(kind, id, { starter: starterOf(kind) })), { tag: `${id}:value.content` }); // one step of undo, with its inputs
   panel.show("code");
   await settle(id);
-  if (kind === "python3" || kind === "bash" || kind === "approval") infer(id);
+  if (starterOf(kind) || kind === "approval") infer(id);
 }
 
 // --- scripts and flows of the workspace ---
@@ -340,11 +342,12 @@ graph.addEventListener("keydown", (e) => {
 const known = { groups: state.groups, tags: state.tags, resourcesUrl: state.resourcesUrl, isNew: state.isNew, get path() { return path; }, setPath(to) { path = to; touched(); panel.refresh(); } };
 const editor = {
   get doc() { return doc(); }, get value() { return value(); }, get selected() { return selected; }, get problems() { return problems; }, known,
-  change: changeFlow, set, select, act, callee, schemaOf, infer, diagnostics, completions: (before) => picks.complete(before),
+  change: changeFlow, set, select, act, callee, schemaOf, infer, diagnostics, completions: (before) => picks.complete(before), languages: state.languages,
+  codeCompletions: pathCompletions(urls.paths, () => ({ language: selected && model.find(value(), selected)?.module.value.language, path: `${path}/${selected}` })),
   codeProblem: (id) => { const p = inferred.get(id)?.problem; return p ? `Line ${p.line}: ${p.message}` : ""; },
   language(id, language) {
-    const starters = [model.newModule("python3", id).value.content, model.newModule("bash", id).value.content];
-    changeFlow(model.setModule(value(), id, (m) => ({ ...m, value: { ...m.value, language, content: starters.includes(m.value.content) ? model.newModule(language, id).value.content : m.value.content } })));
+    const isUntouched = (content) => !content?.trim() || state.languages.languages.some((l) => l.starter === content);
+    changeFlow(model.setModule(value(), id, (m) => ({ ...m, value: { ...m.value, language, content: isUntouched(m.value.content) ? starterOf(language) : m.value.content } })));
     infer(id);
   },
   rename(id, to) {

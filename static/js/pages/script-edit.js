@@ -1,5 +1,6 @@
 // The script editor: the form follows the code, tests run it, drafts keep it, deploying makes it live.
 import "../elements/code.js";
+import "../elements/language-picker.js";
 import "../elements/schema-form.js";
 import "../elements/logs.js";
 import "../elements/live.js";
@@ -8,6 +9,8 @@ import { errorLine } from "../elements/result.js";
 import { selectTab, toast } from "../app.js";
 import { csrf, icon, json, send } from "../dom.js";
 import { duration } from "../format.js";
+import { canInsert, insertCall } from "../insert-call.js";
+import { pathCompletions } from "../workspace-paths.js";
 
 const AUTOSAVE = 2000; // ms without a change before the draft is kept
 const BIG = 256 * 1024; // bytes of a result that is not loaded by itself
@@ -144,13 +147,39 @@ function problem(text) {
 }
 code.addEventListener("wm-change", () => { infer(); });
 code.addEventListener("input", changed);
+
+// --- the language ---
+const starterOf = (id) => language.data.languages.find((l) => l.id === id)?.starter ?? "";
+/** Whether replacing the code loses nothing that somebody wrote. */
+const isUntouched = () => !code.value.trim() || language.data.languages.some((l) => l.starter === code.value);
+function describeLanguage() {
+  const { problem } = language.chosen;
+  $("language-problem").hidden = !problem;
+  $("language-problem").querySelector("span").textContent = problem;
+  for (const button of document.querySelectorAll("[data-pick]")) button.hidden = !canInsert(language.value, button.dataset.pick);
+}
+/** Offers the starter where it would not come by itself: over code that somebody wrote, or when all of it was removed. */
+function offerStarter(words) {
+  $("starter-offer").hidden = !words || !starterOf(language.value);
+  $("starter-offer").querySelector("span").textContent = words;
+}
 language.addEventListener("change", () => {
-  const untouched = Object.values(state.starters).some((text) => text === code.value) || !code.value.trim();
   code.setAttribute("language", language.value);
-  if (untouched) code.value = state.starters[language.value];
+  document.cookie = `language=${language.value}; path=/w/; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
+  if (isUntouched()) {
+    code.value = starterOf(language.value);
+    offerStarter("");
+  } else offerStarter(`Your code is kept, now as ${language.chosen.name}.`);
   $("set-tag").placeholder = language.value;
+  describeLanguage();
   infer();
   changed();
+});
+$("use-starter").addEventListener("click", () => { code.value = starterOf(language.value); offerStarter(""); code.focus(); toast("Ctrl-Z in the editor brings your code back"); });
+$("no-starter").addEventListener("click", () => { offerStarter(""); code.focus(); });
+code.addEventListener("wm-change", () => {
+  if (!code.value.trim()) offerStarter("There is no code.");
+  else if ($("starter-offer").textContent.includes("no code")) offerStarter("");
 });
 
 // --- testing ---
@@ -352,26 +381,23 @@ async function listPicks() {
 }
 function insert(kind, at) {
   $("pick-dialog").close();
-  if (language.value === "bash") {
-    const route = kind === "variable" ? "variables/get_value" : "resources/get_value_interpolated";
-    code.insert(`$(curl -sf -H "Authorization: Bearer $WM_TOKEN" "$BASE_INTERNAL_URL/api/w/$WM_WORKSPACE/${route}/${at}")`);
-    return;
-  }
-  code.insert(`wmill.get_${kind}("${at}")`);
-  if (!/^\s*(import wmill\b|from wmill import)/m.test(code.value)) code.value = `import wmill\n\n${code.value}`;
+  insertCall(code, language.value, kind, at);
 }
 const FUNCTIONS = [["get_variable", "(path) value of a variable"], ["set_variable", "(path, value)"], ["get_resource", "(path) value of a resource"], ["set_resource", "(value, path, resource_type)"], ["run_script_by_path", "(path, args) result"], ["run_script_by_path_async", "(path, args) job id"], ["get_state", "() state of this script"], ["set_state", "(value)"], ["set_progress", "(percent)"], ["get_workspace", "() workspace id"]];
+const completePaths = pathCompletions(urls.paths, () => ({ language: language.value, path }));
 code.completions = async (before) => {
-  const call = /(?:get|set)_(variable|resource)\(\s*["'][^"']*$/.exec(before);
-  if (call) return (await picks(call[1])).map((p) => ({ label: p.path, detail: p.type, type: "constant" }));
-  if (language.value !== "python3") return [];
-  if (/\bwmill\.\w*$/.test(before)) return FUNCTIONS.map(([label, info]) => ({ label: `wmill.${label}`, detail: info, type: "function" }));
-  return [];
+  if (language.value === "python3" && /\bwmill\.\w*$/.test(before)) return FUNCTIONS.map(([label, info]) => ({ label: `wmill.${label}`, detail: info, type: "function" }));
+  return completePaths(before);
 };
 
 // --- begin ---
-code.addEventListener("wm-ready", () => {
+async function begin() {
   lastSaved = essence(collect()) + path;
-  infer();
-}, { once: true });
-if (code.hasAttribute("ready")) { lastSaved = essence(collect()) + path; infer(); }
+  describeLanguage();
+  await infer();
+  const { lockProblem } = state;
+  if (lockProblem && code.value === deployedCode() && !code.diagnostics.length) code.diagnostics = [lockProblem];
+}
+$("lock-line")?.addEventListener("click", () => code.goto(state.lockProblem.line));
+if (code.hasAttribute("ready")) begin();
+else code.addEventListener("wm-ready", begin, { once: true });

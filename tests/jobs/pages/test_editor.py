@@ -7,6 +7,8 @@ from django.test import Client
 
 from jobs import drafts, scripts
 from jobs.models import Draft, Job, Script
+from jobs.signatures import PARSERS
+from jobs.starters import starters
 from tests.jobs.pages.conftest import CODE
 from tests.tenancy import enter, token_for
 from workspaces.errors import BadRequest, PermissionDenied
@@ -43,7 +45,7 @@ def test_operators_and_readers_are_told_which_role_they_lack(browser_of, greet):
     ("query", "expected"),
     [
         ("", "def main("),
-        ("?language=bash", 'echo "Hello $name"'),
+        ("?language=bash", 'echo "Hello $name'),
         ("?from=f/shared/greet", 'return f"hello {name}"'),
     ],
 )
@@ -56,6 +58,23 @@ def test_a_new_script_starts_from_a_starter_or_a_copy(browser_of, greet, query, 
 
 def test_a_new_script_in_an_unknown_language_is_refused(browser_of):
     assert browser_of("alice").get("/w/acme/scripts/new/?language=cobol").status_code == 400
+
+
+def test_a_new_script_begins_in_the_language_written_last_in_this_browser(browser_of):
+    browser = browser_of("alice")
+    browser.cookies["language"] = "go"
+
+    assert browser.get("/w/acme/scripts/new/").context["state"]["value"]["language"] == "go"
+    browser.cookies["language"] = "cobol"
+    assert browser.get("/w/acme/scripts/new/").context["state"]["value"]["language"] == "python3"
+
+
+@pytest.mark.parametrize("language", sorted(PARSERS))
+def test_every_language_with_a_parser_gets_its_form_while_typing(call, language):
+    answer = call("signature", {"language": language, "content": starters()[language]}).json()
+
+    assert (answer["problem"], answer["isSupported"]) == (None, True)
+    assert answer["schema"]["order"]
 
 
 def test_the_form_follows_the_code(call):
@@ -110,6 +129,49 @@ def test_the_picker_lists_paths_and_never_a_value(alice, browser_of):
 
     assert json.loads(text)["items"] == [{"path": "u/alice/key", "note": "API key", "type": "secret"}]
     assert json.loads(browser_of("dave").get(f"{EDITOR}picks/", {"kind": "variable"}).content)["items"] == []
+
+
+def test_completion_offers_what_the_caller_may_read(alice, browser_of, greet):
+    create_variable(alice, path="u/alice/key", value="hunter2", is_secret=True, description="API key")
+
+    def found(name, **query):
+        return browser_of(name).get(f"{EDITOR}paths/", query).json()
+
+    assert found("alice", prefix="u/", kind="variable") == {
+        "items": [{"kind": "variable", "path": "u/alice/key", "type": "secret", "note": "API key"}],
+        "isWhole": True,
+    }
+    assert [item["path"] for item in found("dave", prefix="")["items"]] == ["f/shared/greet"]
+    assert found("dave", prefix="", kind=["script"], language=["bash"])["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "status"), [("oscar", {}, 403), ("alice", {"kind": "secret"}, 400)]
+)
+def test_completion_answers_no_operators_and_no_nonsense(browser_of, name, query, status):
+    assert browser_of(name).get(f"{EDITOR}paths/", query).status_code == status
+
+
+def test_the_editor_shows_why_the_deployed_dependencies_failed_and_the_line(browser_of, alice, greet):
+    code = "import json\nimport nopackage\n\ndef main(): ...\n"
+    draft = scripts.ScriptDraft(path=greet.path, content=code, language="python3")
+    script = scripts.deploy_script(alice, draft, auto_parent=True)
+    Script.objects.filter(pk=script.pk).update(
+        lock=None, lock_error_logs="No such thing:\nnopackage was not found"
+    )
+
+    page = browser_of("alice").get(EDIT)
+
+    assert page.context["state"]["lockProblem"] == {"line": 2, "message": "nopackage was not found"}
+    assert "could not be resolved: see line 2" in page.content.decode()
+
+
+def test_deploying_says_that_dependencies_are_being_resolved(call, browser_of, greet):
+    call("deploy", {"path": "u/alice/web", "value": value("import requests\n\ndef main(): ...\n")})
+
+    page = browser_of("alice").get("/w/acme/scripts/u/alice/web/")
+
+    assert "Dependencies are being resolved" in page.content.decode()
 
 
 # --- drafts -----------------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from html import unescape
 
 import pytest
 
-from jobs import scripts
-from jobs.models import Job, Script
+from jobs import locks, queue, scripts
+from jobs.models import Job, JobKind, JobStatus, Script
 from tests.jobs.pages.conftest import CODE
 from tests.jobs.pages.test_runs_page import queries_of
 
@@ -204,3 +204,81 @@ def test_restoring_deploys_the_old_code_as_a_new_version(browser_of, alice, gree
 @pytest.mark.parametrize("chosen", ["zzz", "0000000000000001", "' OR 1=1"])
 def test_a_version_that_is_none_is_refused(browser_of, greet, chosen):
     assert browser_of("alice").get(f"{URL}versions/", {"to": chosen}).status_code in (400, 404)
+
+
+# --- dependencies -----------------------------------------------------------------------------------------------------
+
+NEEDY = "import nopackage\n\ndef main(): ...\n"
+
+
+@pytest.fixture
+def locking(alice, greet):
+    """The newest version of greet waits for its dependencies; the first runs meanwhile."""
+    draft = scripts.ScriptDraft(path=greet.path, content=NEEDY, language="python3")
+    return scripts.deploy_script(alice, draft, auto_parent=True)
+
+
+def fail(script, log="No solution found:\nnopackage was not found"):
+    locks.record_failure(script.hash, job_id=script.lock_job, message=log)
+
+
+def overview(browser, script, **headers):
+    return browser.get(f"/w/acme/scripts/{script.path}/", headers=headers).content.decode()
+
+
+def test_dependencies_being_resolved_are_told_with_the_job_and_what_runs_meanwhile(
+    browser_of, greet, locking
+):
+    page = overview(browser_of("alice"), locking)
+
+    assert "Dependencies are being resolved" in page
+    assert f"/w/acme/runs/{locking.lock_job}/" in page
+    assert greet.hash_hex[:8] in page.split("Until it is done, version")[1].split("runs.")[0]
+
+
+def test_a_failed_resolution_shows_its_log_and_can_be_tried_again(browser_of, locking):
+    fail(locking)
+    alice = browser_of("alice")
+    page = overview(alice, locking)
+    assert "could not be resolved: see line 1" in page
+    assert "nopackage was not found" in page
+
+    answer = alice.post(f"/w/acme/relock/scripts/{locking.path}/", headers={"HX-Request": "true"})
+
+    again = Script.objects.get(pk=locking.pk)
+    assert "Dependencies are being resolved" in answer.content.decode()
+    assert again.lock_job != locking.lock_job
+    assert Job.objects.get(pk=again.lock_job).kind == JobKind.DEPENDENCIES
+
+
+def test_the_part_that_the_page_asks_for_says_when_it_is_done(browser_of, alice, locking):
+    author = locks.Author("alice", "u/alice", "alice@example.com")
+    locks.record(locking.hash, job_id=locking.lock_job, lock="requests==2.32.3\n", author=author)
+    (claim,) = queue.claim_jobs(worker="w1", tags=[locks.DEPENDENCY_TAG], limit=1)
+    queue.complete_jobs([queue.Completion(claim.id, claim.attempt, JobStatus.SUCCESS, "{}")])
+
+    part = overview(browser_of("alice"), locking, **{"HX-Request": "true"})
+
+    assert "<html" not in part
+    assert "Dependencies are resolved" in part
+    assert "requests==2.32.3" in part
+    assert "requirements.txt" in part
+
+
+@pytest.mark.parametrize("name", ["dave", "oscar"])
+def test_who_may_not_write_sees_the_log_and_cannot_try_again(browser_of, locking, name):
+    fail(locking)
+    browser = browser_of(name)
+
+    page = overview(browser, locking)
+
+    assert "nopackage was not found" in page
+    assert "Try again" not in page
+    assert browser.post(f"/w/acme/relock/scripts/{locking.path}/").status_code == 403
+
+
+def test_the_list_marks_scripts_whose_dependencies_are_not_there(browser_of, alice, locking):
+    assert "resolving dependencies" in browser_of("alice").get("/w/acme/").content.decode()
+    fail(locking)
+
+    assert "dependencies failed" in browser_of("alice").get("/w/acme/").content.decode()
