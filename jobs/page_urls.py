@@ -7,7 +7,18 @@ with u/, f/ or g/.
 
 from django.urls import path
 
-from jobs.views import approval, dependency_files, editor, flow_editor, flow_run, flows, run, run_form, runs, scripts
+from jobs.views import (
+    approval,
+    dependency_files,
+    editor,
+    flow_editor,
+    flow_run,
+    flows,
+    run,
+    run_form,
+    runs,
+    scripts,
+)
 
 urlpatterns = [
     # What approval links look like is what clients of Windmill print and send: no slash at the end.
