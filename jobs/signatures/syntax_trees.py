@@ -1,5 +1,6 @@
 """Source text to a tree-sitter syntax tree, with what is wrong in it told at the author's line and column."""
 
+import re
 import time
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ _LONGEST_SOURCE = 1_000_000  # characters
 _LONGEST_READING_S = 2.0  # seconds; 1,000 ordinary lines take 0.01, only sources made to be slow take more
 _CHUNK = 1 << 16  # bytes
 
+_BLANK_START = re.compile(r"\A[\s\ufeff]+")
 _CLOSERS = {"(": ")", "[": "]", "{": "}", "${": "}"}
 
 
@@ -43,7 +45,8 @@ def recovered_tree(language: Language, code: str) -> Tree:
     """
     if len(code) > _LONGEST_SOURCE:
         raise _unreadable(1, 1, f"The script is longer than {_LONGEST_SOURCE:,} characters.")
-    text = plain_lines(code)
+    # The tree begins after white space and counts its bytes: with one byte each, they are characters.
+    text = _BLANK_START.sub(lambda blank: re.sub(r"[^\n]", " ", blank[0]), plain_lines(code), count=1)
     if "\x00" in text:
         raise _unreadable(*_place(text, text.index("\x00")), "The script has a NUL character here.")
     try:

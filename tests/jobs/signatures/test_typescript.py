@@ -438,6 +438,7 @@ def test_every_dialect_is_read_the_same_way(language):
         ("let é = 'abc\n", 1, 10, "The script cannot be read at 'abc'."),
         ("export function main(é: string, é: number) {}", 1, 33, "The parameter 'é' is declared twice."),
         ("let x = '\x00'", 1, 10, "The script has a NUL character here."),
+        ("\ufeff\ufeff\u00a0\n\u00a0\ufefffunction f(", 2, 13, "'(' was never closed."),
         ("let x = 1\n  y = '\ud800'", 2, 8, "A character here is not valid Unicode text."),
     ],
 )
