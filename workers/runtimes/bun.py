@@ -33,7 +33,7 @@ _FORMAT = 1  # of a prepared folder: a change of how it is made makes all of the
 _BUNDLE_TIMEOUT_S = 120.0
 _BUNDLE = "bundle.js"
 # Never from the network while a job runs; packages of its lock are there.
-_RUN = ("run", "--no-install")
+_RUN = ("--no-install",)
 # Where imports lead that begin at the root of the workspace. Bun asks this file before the disk, also for /f/...
 _TSCONFIG = json.dumps(
     {

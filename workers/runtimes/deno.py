@@ -18,6 +18,7 @@ from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, 
 from workers.runtimes.javascript import call, deno_failures, outcome
 from workers.runtimes.javascript.npm import FROM_WORKER, npmrc
 from workers.runtimes.javascript.npm_failures import dependency_error
+from workers.runtimes.javascript.npm_lock import EMPTY
 from workers.runtimes.output import OutputPump
 from workers.runtimes.tool_runs import run_tool
 from workers.runtimes.tools import ToolSpec
@@ -70,7 +71,7 @@ class Deno:
         }
         async with AsyncExitStack() as kept:
             cache_dir, lock = _NOWHERE, ["--no-lock"]
-            if (execution.lock or "").strip():
+            if (execution.lock or "").strip() not in ("", EMPTY):
                 folder = await kept.enter_async_context(
                     self._downloads.entry(
                         self._key(execution), lambda folder: self._download(folder, execution, log)

@@ -1,5 +1,6 @@
 import http.server
 import json
+import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from workers.runtimes.bun import Bun
 from workers.runtimes.deno import Deno
 
 PATH = "f/folder/x"
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="no Node on this machine")
 
 
 def script(path: str, content: str, language: str = "bun") -> dict[str, Imported]:
@@ -253,6 +255,13 @@ def test_waiting_for_what_never_happens_is_an_error(jobs: Jobs, language: str) -
     assert ran.error["name"] == "NeverReturned"
 
 
+@needs_node
+def test_a_script_without_packages_runs_with_node_too(jobs: Jobs) -> None:
+    code = "//nodejs\nimport { sep } from 'node:path'\nexport const main = (x: string) => x + sep + process.release.name"
+
+    assert jobs("bun", code, args={"x": "a"}).result == "a/node"
+
+
 def test_a_script_may_end_its_process(jobs: Jobs) -> None:
     assert jobs("bun", "export function main() { process.exit(0) }").result is None
     failed = jobs("bun", "export function main() { console.log('why'); process.exit(3) }")
@@ -271,6 +280,13 @@ def test_a_job_that_wants_too_much_memory_is_told_so(jobs: Jobs, language: str, 
 
     assert "more memory than it may" in ran.error["message"]
     assert "1024 MiB" in ran.error["message"]
+
+
+@pytest.mark.parametrize("language", ["bun", "deno"])
+def test_memory_too_small_to_start_in_is_told(jobs: Jobs, language: str) -> None:
+    ran = jobs(language, "export const main = () => 1", limits=Limits(memory_bytes=128 << 20))
+
+    assert "(limit 128 MiB)" in ran.error["message"]
 
 
 @pytest.mark.parametrize("language", ["bun", "deno"])
@@ -360,7 +376,7 @@ def test_a_lock_is_a_package_json_with_what_it_resolves_to(two_packages: str) ->
     assert '"ms@2.1.3"' in bun_lock and "sha512-" in bun_lock
 
 
-@pytest.mark.parametrize("header", ["", "//nobundling\n", "//nodejs\n"])
+@pytest.mark.parametrize("header", ["", "//nobundling\n", pytest.param("//nodejs\n", marks=needs_node)])
 def test_packages_are_there_and_errors_keep_their_lines(jobs: Jobs, two_packages: str, header: str) -> None:
     given: dict[str, Any] = {"lock": two_packages, "script_path": PATH, "imports": ODD}
 

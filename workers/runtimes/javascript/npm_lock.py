@@ -13,7 +13,7 @@ _MARK = "//bun.lock\n"
 _BINARY_MARK = (
     "//bun.lockb\n"  # of older versions of Bun: its content is no text, the package.json is what counts
 )
-_EMPTY = "<empty>"  # how the CLI writes down that there is none
+EMPTY = "<empty>"  # how the CLI writes down that there is none
 _KINDS = ("dependencies", "devDependencies", "optionalDependencies", "peerDependencies")
 
 
@@ -43,13 +43,13 @@ def read(text: str | None) -> NpmLock | None:
         if found:
             break
     package_json = package_json.strip()
-    if package_json in ("", _EMPTY):
+    if package_json in ("", EMPTY):
         return None
     bun_lock = rest.strip() if mark == _MARK else ""
     parsed = _parsed(package_json, "The lock of this script")
     if not any(parsed.get(kind) for kind in _KINDS):
         return None
-    return NpmLock(package_json=package_json, bun_lock=None if bun_lock in ("", _EMPTY) else f"{bun_lock}\n")
+    return NpmLock(package_json=package_json, bun_lock=None if bun_lock in ("", EMPTY) else f"{bun_lock}\n")
 
 
 def package_json(wanted: Iterable[Package], files: Mapping[str, str]) -> str | None:

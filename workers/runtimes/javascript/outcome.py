@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Mapping
 from posixpath import dirname, join, normpath
 from typing import Any
@@ -15,6 +16,8 @@ from workers.sandbox import Ended
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|Array buffer allocation failed|Invalid array length", re.IGNORECASE
 )
+# Less than this and Bun aborts before it runs anything (Deno says why): most of it is only reserved.
+_START_BYTES = 384 << 20
 _FOREIGN_FRAME = re.compile(
     rf"^\s+at (?:.*(?:{re.escape(WRAPPER)}|\(native|\(ext:|\(node:internal|\bext:).*|unknown)$"
 )
@@ -63,7 +66,8 @@ async def _result(ended: Ended, execution: Execution, last_lines: str) -> str:
     if ended.exit_code == 0:
         return "null"  # it said so itself: process.exit(0)
     told = f", last log lines:\n{last_lines}" if last_lines else ""
-    if _OUT_OF_MEMORY.search(last_lines):
+    could_not_start = ended.exit_code == -signal.SIGABRT and limits.memory_bytes < _START_BYTES
+    if could_not_start or _OUT_OF_MEMORY.search(last_lines):
         raise ExecutionFailed({"name": "ExecutionErr", "message": f"{_needs_memory(execution)}{told}"})
     killed = failures.killed(ended, limits, last_lines)
     if killed is not None:

@@ -43,7 +43,9 @@ async function run() {
     }
     await write(".preprocessed.json", text);
   }
-  await write(".result.json", toJson(await streamed(await call(module, job.main, args))));
+  let value = await call(module, job.main, args);
+  if (value?.[Symbol.asyncIterator] || value?.[Symbol.iterator]) value = await streamed(value);
+  await write(".result.json", toJson(value));
 }
 
 function call(module, { name, parameters, dates }, args) {
