@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -79,7 +80,7 @@ def deployed(caller: Caller, script: Script, *, moved_from: str | None) -> None:
     """
     remember_imports(script, moved_from=moved_from)
     if script.lock is None:
-        script.lock_job = _push(script, Author.of(caller))
+        script.lock_job = _push(script, Author.of(caller), _tag(script.workspace_id))
         Script.objects.filter(pk=script.pk).update(lock_job=script.lock_job)
     else:
         lock_dependents(script, author=Author.of(caller), besides=moved_from)
@@ -134,7 +135,7 @@ def forget_imports(workspace_id: str, path: str, *, kind: str = "script") -> Non
     DependencyEdge.objects.filter(workspace=workspace_id, importer_kind=kind, importer_path=path).delete()
 
 
-def _push(script: Script, author: Author) -> UUID:
+def _push(script: Script, author: Author, tag: str) -> UUID:
     return queue.push_job(
         queue.JobRequest(
             job_id=new_job_id(),
@@ -143,7 +144,7 @@ def _push(script: Script, author: Author) -> UUID:
             runnable_id=script.hash,
             runnable_path=script.path,
             language=script.language,
-            tag=_tag(script.workspace_id),
+            tag=tag,
             args={},
             created_by=author.username,
             permissioned_as=author.permissioned_as,
@@ -189,7 +190,7 @@ def relock(caller: Caller, script: Script) -> UUID:
     if script.archived or script.deleted:
         raise Conflict(f"version {script.hash_hex} of {script.path} is not the live one")
     with transaction.atomic():
-        job_id = _push(script, Author.of(caller))
+        job_id = _push(script, Author.of(caller), _tag(script.workspace_id))
         Script.objects.filter(pk=script.pk).update(lock_job=job_id, lock_error_logs=None)
         audit.record(
             caller, "scripts.relock", ActionKind.UPDATE, resource=script.path, parameters={"job": str(job_id)}
@@ -220,20 +221,25 @@ def lock_importers(workspace_id: str, paths: Sequence[str], *, author: Author) -
         deleted=False,
         language__in=LANGUAGES_WITH_LOCKS,
         path__in=[path for kind, path, _ in importers if kind == "script" and path not in paths],
-    )
+    ).defer("content", "schema", "lock")
     nodes: dict[str, list[str]] = {}
     for kind, path, node in importers:
         if kind == "flow":
             nodes.setdefault(path, []).append(node)
+    # A default dependency file may have thousands of readers: one statement each, not four.
+    tag, member = _tag(workspace_id), cache(partial(_member, workspace_id))
     with transaction.atomic():
         pending = _not_begun([dependent.lock_job for dependent in live if dependent.lock_job is not None])
         again = [dependent for dependent in live if dependent.lock_job not in pending]
         for dependent in again:
-            job_id = _push(dependent, _author(dependent) or author)
-            Script.objects.filter(pk=dependent.pk).update(lock_job=job_id, lock_error_logs=None)
+            by = dependent.on_behalf_of_email  # whom a version belongs to; else who deployed it
+            owner = member(email=by) if by else member(username=dependent.created_by)
+            dependent.lock_job = _push(dependent, owner or author, tag)
+            dependent.lock_error_logs = None
+        Script.objects.bulk_update(again, ["lock_job", "lock_error_logs"], batch_size=500)
         flows = Flow.objects.filter(workspace=workspace_id, path__in=nodes, archived=False)
         for flow in flows:
-            _push_flow(flow, nodes[flow.path], _member(workspace_id, username=flow.edited_by) or author)
+            _push_flow(flow, nodes[flow.path], member(username=flow.edited_by) or author, tag)
     count = len(again) + len(flows)
     logger.info("locking again workspace=%s imported=%s dependents=%s", workspace_id, paths[0], count)
     return count
@@ -245,7 +251,7 @@ def _not_begun(job_ids: Sequence[UUID]) -> set[UUID]:
     return set(waiting.values_list("pk", flat=True))
 
 
-def _push_flow(flow: Flow, nodes: Sequence[str], author: Author) -> None:
+def _push_flow(flow: Flow, nodes: Sequence[str], author: Author, tag: str) -> None:
     job_id = queue.push_job(
         queue.JobRequest(
             job_id=new_job_id(),
@@ -253,7 +259,7 @@ def _push_flow(flow: Flow, nodes: Sequence[str], author: Author) -> None:
             kind=JobKind.FLOW_DEPENDENCIES,
             runnable_id=flow.version_id,
             runnable_path=flow.path,
-            tag=_tag(flow.workspace_id),
+            tag=tag,
             args={"nodes": sorted(set(nodes))},
             created_by=author.username,
             permissioned_as=author.permissioned_as,
@@ -271,14 +277,8 @@ def _importers(workspace_id: str, paths: Sequence[str]) -> list[tuple[str, str, 
     return [(row.importer_kind, row.importer_path, row.importer_node) for row in rows]
 
 
-def _author(script: Script) -> Author | None:
-    """Whom a version belongs to: on whose behalf it runs, else who deployed it; None when they have left."""
-    if script.on_behalf_of_email:
-        return _member(script.workspace_id, email=script.on_behalf_of_email)
-    return _member(script.workspace_id, username=script.created_by)
-
-
 def _member(workspace_id: str, **by: str) -> Author | None:
+    """A member as an author; None when they have left."""
     member = Member.objects.filter(workspace=workspace_id, disabled=False, **by).first()
     return None if member is None else Author(member.username, f"u/{member.username}", member.email)
 

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from jobs import locks, scripts
+from jobs import dependency_runs, locks, scripts
+from jobs.dependency_runs import StandIns
 from jobs.flows import deployed
 from jobs.flows.deployed import FlowDraft
 from jobs.models import CompletedJob, FlowVersion, Job, JobKind, QueuedJob
+from jobs.runs import RunOptions
 from tests.tenancy import enter, make_workspace
 from tests.workers.conftest import ScriptedRunner
 from workers.runner import RunnerLost, RunRequest
@@ -100,6 +102,24 @@ def test_a_language_that_the_worker_has_no_tool_for_names_the_tool(
     script.refresh_from_db()
     assert "PHP is not installed" in (script.lock_error_logs or "")
     assert "apt install php-cli" in (script.lock_error_logs or "")
+
+
+def test_the_lock_of_what_is_not_deployed_is_the_result_of_its_job(
+    ada: Caller, start: Any, wait_until: Any
+) -> None:
+    start()
+
+    job_id = dependency_runs.run_dependencies(
+        ada,
+        code=NEEDY,
+        language="python3",
+        path="u/ada/local",
+        stand_ins=StandIns(),
+        options=RunOptions(),
+    )
+
+    job = wait_until(lambda: CompletedJob.objects.filter(pk=job_id).first())
+    assert job.result == {"status": locks.STATUS, "lock": "python3 u/ada/local"}
 
 
 def flow(caller: Caller, *codes: str) -> FlowVersion:
