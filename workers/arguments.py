@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from jobs.models import Language
 from jobs.queue import Claim
+from jobs.signatures.sql import DATABASE, PINNING_LANGUAGES, pinned_database, resource_literals
 from workers.threads import in_thread
 from workspaces.access import Caller, caller_for_job
 from workspaces.references import has_references, interpolate
@@ -18,11 +20,24 @@ async def resolve(
     Raises DomainError, with a sentence for the author, for a reference that cannot be replaced, and django.db's
     OperationalError while the database is away.
     """
-    whole = {"args": claim.args or {}, "env": dict(flow_env or {})}
+    whole = {"args": _with_pinned(claim), "env": dict(flow_env or {})}
     secrets: list[str] = []
     if has_references(whole):  # almost no job: a thread and queries
         whole, secrets = await in_thread(_interpolate, claim, whole)
     return whole["args"], whole["env"], secrets
+
+
+def _with_pinned(claim: Claim) -> dict[str, Any]:
+    """The arguments, and the resources that SQL names itself: the pinned database, and what DuckDB attaches."""
+    args = claim.args or {}
+    language, code = claim.language or "", claim.code or ""
+    if language in PINNING_LANGUAGES:
+        path = pinned_database(code, language)
+        return args if path is None else {**args, DATABASE: f"$res:{path}"}
+    if language == Language.DUCKDB:
+        named = [f"$res:{path}" for _, path in resource_literals(code)]
+        return {**args, **dict(zip(named, named, strict=True))}
+    return args
 
 
 def _interpolate(claim: Claim, value: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -22,9 +22,13 @@ from workers.runtimes.base import (
 from workers.runtimes.bash import Bash
 from workers.runtimes.bun import BUN, Bun
 from workers.runtimes.deno import DENO, Deno
+from workers.runtimes.duckdb import Duckdb
 from workers.runtimes.go import Go
 from workers.runtimes.go_builds import GO
+from workers.runtimes.graphql import Graphql
+from workers.runtimes.mysql import Mysql
 from workers.runtimes.php import PHP, Php
+from workers.runtimes.postgresql import Postgresql
 from workers.runtimes.powershell import POWERSHELL, PowerShell
 from workers.runtimes.python3 import Python3
 from workers.runtimes.python_uv import UV
@@ -71,6 +75,10 @@ RUNTIMES: Sequence[Runtime] = (
     Runtime(languages=("powershell",), make=PowerShell, tools=(POWERSHELL,)),
     Runtime(languages=("bun", "bunnative", "nativets"), make=Bun, tools=(BUN,)),
     Runtime(languages=("deno",), make=Deno, tools=(DENO,)),
+    Runtime(languages=("postgresql",), make=Postgresql),
+    Runtime(languages=("mysql",), make=Mysql),
+    Runtime(languages=("duckdb",), make=Duckdb),
+    Runtime(languages=("graphql",), make=Graphql),
 )
 
 
