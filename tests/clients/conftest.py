@@ -29,7 +29,7 @@ from tests.flows.conftest import http  # noqa: F401
 
 SCRIPTS = Path(__file__).parent / "scripts"
 END_TIMEOUT_S = 180  # the first job of a language installs the client
-LANGUAGES = {"python3": "py"}
+LANGUAGES = {"python3": "py", "bun": "ts", "deno": "ts"}
 
 
 @dataclass(frozen=True)
