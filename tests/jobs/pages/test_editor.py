@@ -6,8 +6,7 @@ import pytest
 from django.test import Client
 
 from jobs import drafts, scripts
-from jobs.models import Draft, Job, Script
-from jobs.signatures import PARSERS
+from jobs.models import Draft, Job, Language, Script
 from jobs.starters import starters
 from tests.jobs.pages.conftest import CODE
 from tests.tenancy import enter, token_for
@@ -69,7 +68,7 @@ def test_a_new_script_begins_in_the_language_written_last_in_this_browser(browse
     assert browser.get("/w/acme/scripts/new/").context["state"]["value"]["language"] == "python3"
 
 
-@pytest.mark.parametrize("language", sorted(PARSERS))
+@pytest.mark.parametrize("language", Language.values)
 def test_every_language_with_a_parser_gets_its_form_while_typing(call, language):
     answer = call("signature", {"language": language, "content": starters()[language]}).json()
 
