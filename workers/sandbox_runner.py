@@ -23,7 +23,7 @@ from workers.runtimes import (
     SandboxUnavailable,
     Site,
 )
-from workers.sandbox import JobHost, SharedFolderLost
+from workers.sandbox import HostPool, JobHost, SharedFolderLost
 
 
 class SandboxRunner:
@@ -60,7 +60,8 @@ class SandboxRunner:
             policy=policy,
             warm=warm,
         )
-        site = Site(host=self._host, tools=available.tools, cache_dir=cache_dir)
+        self._hosts = HostPool(self._host)
+        site = Site(host=self._host, hosts=self._hosts, tools=available.tools, cache_dir=cache_dir)
         self._executors: dict[str, Executor] = {}
         for runtime in available.runtimes:
             self._executors |= dict.fromkeys(runtime.languages, runtime.make(site))
@@ -92,6 +93,7 @@ class SandboxRunner:
         """End the fork server, and with it whatever still runs."""
         if self._collecting is not None:
             self._collecting.cancel()
+        await self._hosts.close()
         await self._host.close()
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 

@@ -26,7 +26,7 @@ from workers.runtimes import (
     Site,
     look_around,
 )
-from workers.sandbox import Isolation, IsolationRefused, JobHost
+from workers.sandbox import HostPool, Isolation, IsolationRefused, JobHost
 
 # Namespaces without a user namespace are for root only.
 ISOLATED: list[Isolation] = ["namespaces", "user-namespaces"] if os.geteuid() == 0 else ["user-namespaces"]
@@ -77,7 +77,8 @@ class Jobs:
         self.runner = runner
         self.host = host
         self.executors: dict[str, Executor] = {}
-        self.site = Site(host=host, tools=available.tools, cache_dir=cache_dir)
+        self.hosts = HostPool(host)
+        self.site = Site(host=host, hosts=self.hosts, tools=available.tools, cache_dir=cache_dir)
         for runtime in available.runtimes:
             self.executors |= dict.fromkeys(runtime.languages, runtime.make(self.site))
 
@@ -120,9 +121,11 @@ def started(**options: Any) -> Iterator[Jobs]:
     with asyncio.Runner() as runner:
         host = JobHost(read_only=read_only, **options)
         runner.run(host.start())
+        jobs = Jobs(runner, host, available, cache_dir)
         try:
-            yield Jobs(runner, host, available, cache_dir)
+            yield jobs
         finally:
+            runner.run(jobs.hosts.close())
             runner.run(host.close())
 
 

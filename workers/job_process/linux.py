@@ -32,6 +32,8 @@ PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 
+CAP_SYS_ADMIN = 21
+
 _LAST_CAPABILITY = 63  # prctl refuses numbers the kernel does not know; that ends the loop earlier
 _CAPABILITY_VERSION_3 = 0x20080522
 
@@ -41,6 +43,9 @@ _MOUNT_ATTR_NOSUID = 0x2
 _MOUNT_ATTR_NODEV = 0x4
 _SYS_MOUNT_SETATTR = 442  # the same number on every architecture: it was added after they were unified
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
+
+_MADV_COLLAPSE = 25
+_HUGE_PAGE_BYTES = 2 << 20
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mount.argtypes = (
@@ -67,6 +72,16 @@ def unshare(flags: int) -> None:
 def setns(fd: int, kind: int) -> None:
     """Join the namespace behind `fd`, which must be of `kind` (a CLONE_NEW* flag). Raises OSError."""
     _check(_libc.setns(ctypes.c_int(fd), ctypes.c_int(kind)), "setns")
+
+
+def map_to_itself(uid: int, gid: int) -> None:
+    """Let `uid` and `gid` be known under their own numbers in the user namespace just entered. Raises OSError."""
+    for name, line in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        fd = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, line.encode())
+        finally:
+            os.close(fd)
 
 
 def mount(source: str, target: str, kind: str | None, flags: int = 0, options: str = "") -> None:
@@ -116,6 +131,19 @@ def _mount_points_below(path: str) -> list[str]:
     return [point for point in points if point.startswith(path.rstrip("/") + "/")]
 
 
+def gather_memory() -> None:
+    """Have the kernel put this process's private memory into huge pages, as far as it can (Linux 6.1 and later)."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as table:
+        lines = [line.split(None, 5) for line in table]
+    for fields in lines:
+        if fields[1] == "rw-p" and fields[4] == "0":
+            start, end = (int(address, 16) for address in fields[0].split("-"))
+            if end - start >= _HUGE_PAGE_BYTES:
+                _libc.madvise(
+                    ctypes.c_void_p(start), ctypes.c_size_t(end - start), ctypes.c_int(_MADV_COLLAPSE)
+                )
+
+
 def prctl(option: int, value: int = 0) -> None:
     """prctl(2) with one argument. Raises OSError."""
     _check(_libc.prctl(option, value, 0, 0, 0), f"prctl {option}")
@@ -128,10 +156,20 @@ def drop_capability_bounds() -> None:
             break  # past the last one, or not ours to drop: no_new_privs keeps it out of reach either way
 
 
+def keep_only_system_administration() -> None:
+    """Give up every capability but the one to make namespaces and mounts. Raises OSError."""
+    _set_capabilities(1 << CAP_SYS_ADMIN)
+
+
 def drop_all_capabilities() -> None:
     """Give up every capability of this process for good, also for programs it executes. Raises OSError."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     _libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    _set_capabilities(0)
+
+
+def _set_capabilities(kept: int) -> None:
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0), 8)
-    none = ctypes.create_string_buffer(24)
-    _check(_libc.capset(header, none), "capset")
+    low, high = kept & 0xFFFFFFFF, kept >> 32
+    wanted = ctypes.create_string_buffer(struct.pack("6I", low, low, 0, high, high, 0), 24)
+    _check(_libc.capset(header, wanted), "capset")

@@ -90,6 +90,21 @@ def descendants(pid: int) -> set[int]:
     return _below(pid, _parents())
 
 
+def last_resident_bytes(pid: int, generations: int = 2) -> int:
+    """Memory of the process that is `generations` below `pid`, all of which have one child; 0 when there is none."""
+    table = _parents()
+    for _ in range(generations):
+        children = [child for child, parent in table.items() if parent == pid]
+        if not children:
+            return 0
+        pid = min(children)
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
+
+
 def _below(pid: int, table: dict[int, int]) -> set[int]:
     found: set[int] = set()
     level = {pid}

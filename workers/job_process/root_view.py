@@ -85,19 +85,9 @@ class RootView:
             linux.mount(f"{_SHARES}/{share}", SHARED_FOLDER, None, linux.MS_BIND)
         # Covered, not unmounted: that would wait for all processors to forget the mount, a millisecond and more.
         linux.mount(_NOTHING, _SHARES, None, linux.MS_BIND)
-        flags = linux.MS_NOSUID | linux.MS_NODEV
-        linux.mount("proc", "/proc", "proc", flags | linux.MS_NOEXEC)
-        linux.mount("tmpfs", "/tmp", "tmpfs", flags, f"mode=1777,size={self.tmp_bytes},nr_inodes=1m")
+        self.add_proc_and_tmp()
         terminals = "newinstance,ptmxmode=0666,mode=600"
         linux.mount("devpts", "/dev/pts", "devpts", linux.MS_NOSUID | linux.MS_NOEXEC, terminals)
-        for path in self._folders_for_late:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(path, 0o755)
-        for path in self._late_files:
-            with contextlib.suppress(FileExistsError):
-                os.mknod(path, stat.S_IFREG | 0o644)
-        for stashed, path in self.late:
-            linux.mount(stashed, path, None, linux.MS_BIND | linux.MS_REC)
         for name, source in zip(writable, sources, strict=True):
             for place in self.writable_at:
                 target = _open_below(place, name)
@@ -111,6 +101,20 @@ class RootView:
             os.chown(folder, uid, gid)
         if share is not None:
             os.symlink(SHARED_FOLDER, f"{JOB_FOLDER}/shared")
+
+    def add_proc_and_tmp(self) -> None:
+        """Mount /proc of this process's pid namespace and an empty /tmp, with what of the host is below it."""
+        flags = linux.MS_NOSUID | linux.MS_NODEV
+        linux.mount("proc", "/proc", "proc", flags | linux.MS_NOEXEC)
+        linux.mount("tmpfs", "/tmp", "tmpfs", flags, f"mode=1777,size={self.tmp_bytes},nr_inodes=1m")
+        for path in self._folders_for_late:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o755)
+        for path in self._late_files:
+            with contextlib.suppress(FileExistsError):
+                os.mknod(path, stat.S_IFREG | 0o644)
+        for stashed, path in self.late:
+            linux.mount(stashed, path, None, linux.MS_BIND | linux.MS_REC)
 
 
 def build(

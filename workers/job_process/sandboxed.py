@@ -233,6 +233,9 @@ def _read_result(path: str, limit: int) -> bytes | None:
 
 
 def _be_the_job(worker: socket.socket, home: str, scratch: str | None, *, shares_uid: bool) -> NoReturn:
+    numpy_random: Any = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()  # it was preloaded: all jobs would draw the same numbers; `random` sees to it by itself
     python_main.rehearse()
     _write("rehearsal/main.py", "")
     shutil.rmtree("rehearsal")

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from jobs.dependencies import WantedFiles
 from workers.runtimes.tools import Tool
-from workers.sandbox import JobHost, Limits, SandboxUnavailable
+from workers.sandbox import HostPool, JobHost, Limits, SandboxUnavailable
 
 __all__ = [
     "Execution",
@@ -53,6 +53,9 @@ class Site:
     """What an executor finds on its worker."""
 
     host: JobHost
+    hosts: (
+        HostPool  # `host` and others: for other interpreters, and for Python environments that are used often
+    )
     tools: Mapping[
         str, Tool
     ]  # by ToolSpec.name; those of the runtime are there, or it would not have been made

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from workers.runtimes import Execution, Executor, Site, look_around
-from workers.sandbox import JobHost
+from workers.sandbox import HostPool, JobHost
 
 CODES = {"python3": "def main():\n    return None\n", "bash": "echo ok\n"}
 PHASES = ("sandbox", "send", "job", "teardown", "total", "prepare")
@@ -33,7 +33,12 @@ class _Nowhere:
 def executor_on(host: JobHost, language: str) -> Executor:
     """The executor of `language`, running its jobs on `host`."""
     available = look_around()
-    site = Site(host=host, tools=available.tools, cache_dir=Path(tempfile.gettempdir()) / "windmill-probe")
+    site = Site(
+        host=host,
+        hosts=HostPool(host),
+        tools=available.tools,
+        cache_dir=Path(tempfile.gettempdir()) / "windmill-probe",
+    )
     return next(one.make(site) for one in available.runtimes if language in one.languages)
 
 

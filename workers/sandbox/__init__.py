@@ -20,6 +20,9 @@ What a job sees
     The network is the machine's, unless the host is made with network=False: a database that jobs must not reach
     needs a password or a hidden socket.
 
+    Warm hosts for environments (HostPool in pool.py): the same once more for each Python environment that is used often.
+    Its fork server imports the packages, so it gives up its rights first (job_process/environment_server).
+
 What it may do
     Root: a user id that no other job has. Otherwise: the worker's user inside a user namespace. No capabilities,
     no_new_privs, no core dumps; RLIMIT_DATA, NPROC, NOFILE and FSIZE; all processes and /tmp together are held to
@@ -58,6 +61,7 @@ Where the time goes
 from workers.sandbox.host import (
     ISOLATIONS,
     Ended,
+    Environment,
     Isolation,
     IsolationRefused,
     JobHost,
@@ -67,10 +71,13 @@ from workers.sandbox.host import (
     SandboxUnavailable,
     SharedFolderLost,
 )
+from workers.sandbox.pool import HostPool, preloadable
 
 __all__ = [
     "ISOLATIONS",
     "Ended",
+    "Environment",
+    "HostPool",
     "Isolation",
     "IsolationRefused",
     "JobHost",
@@ -79,4 +86,5 @@ __all__ = [
     "ProgramTimedOut",
     "SandboxUnavailable",
     "SharedFolderLost",
+    "preloadable",
 ]

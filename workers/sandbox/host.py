@@ -14,11 +14,11 @@ import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from workers.job_process import packets
+from workers.job_process import packets, processes
 from workers.sandbox import ownership
 
 logger = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ _BOOTSTRAP = (
 _READ_BYTES = 65_536
 _RESTART_DELAYS_S = (0.05, 0.5, 2.0, 10.0)
 _START_TIMEOUT_S = 30.0
+_KILL_TIMEOUT_S = 5.0  # after which a fork server that runs code of packages is not believed any more
 _NO_SERVER = 0  # fork servers are counted from 1
 _TOP_UP_DELAY_S = 0.01  # short jobs are over by then
 
@@ -82,6 +83,15 @@ class Program:
     # Folders that this program may change, absolute, below the host's `writable_root`; it sees them under this very path.
     # Each is for one program at a time: the job's user owns it meanwhile, we when run() returns (see take_back).
     writable: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """Packages that a fork server imports once for its jobs; what that means for it: job_process.environment_server."""
+
+    paths: Sequence[str]  # folders with the packages, below a `read_only` path of the host
+    modules: Sequence[str]  # to import: preloadable (see pool) and wanted by jobs
+    memory_bytes: int  # that importing may take
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +149,10 @@ class JobHost:
     too, and below which a program may be allowed to write (Program.writable). `policy` says what to do when the kernel
     offers no isolation: "refuse" makes `start` raise IsolationRefused, "warn" runs jobs without. `warm` sandboxes
     are kept ready. `tmp_bytes` limits a job's /tmp, which holds its folder too. Without `network` jobs have none.
-    `preload` names modules to import once, before jobs are forked.
+    `preload` names modules to import once, before jobs are forked. `python` is another interpreter than the worker's.
+
+    With an `environment` the fork server runs code of packages. So it has no rights outside, nothing that it says is
+    believed without doubt, and it is not started again when it ends: `on_end` is called then.
     """
 
     def __init__(
@@ -157,6 +170,9 @@ class JobHost:
         network: bool = True,
         preload: Sequence[str] = (),
         python: str | None = None,
+        environment: Environment | None = None,
+        on_end: Callable[[], None] = lambda: None,
+        start_timeout_s: float = _START_TIMEOUT_S,
     ) -> None:
         self.isolation: Isolation = "none"
         self.isolation_reason = "The job host has not been started."
@@ -175,6 +191,8 @@ class JobHost:
         readable = [*map(str, read_only), *self.python_paths, *self._writable_at]
         if python is None:
             readable += [sys.base_prefix, os.path.dirname(self._python)]
+        else:
+            readable.append(str(Path(python).resolve().parent.parent))
         self._configuration: dict[str, Any] = {
             "base_dir": self._base_dir,
             "hidden": _with_real_paths([*map(str, hidden_paths), self._base_dir]),
@@ -183,7 +201,11 @@ class JobHost:
             "tmp_bytes": tmp_bytes,
             "network": network,
             "preload": list(preload),
+            "environment": None if environment is None else asdict(environment),
         }
+        self._environment = environment
+        self._on_end = on_end
+        self._start_timeout_s = start_timeout_s
         self._loop: asyncio.AbstractEventLoop
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -203,6 +225,32 @@ class JobHost:
     def fork_server_pid(self) -> int | None:
         """The pid of the process that was started; None while there is none."""
         return self._process.pid if self._process else None
+
+    def sibling(
+        self,
+        *,
+        python: str | None = None,
+        environment: Environment | None = None,
+        on_end: Callable[[], None] = lambda: None,
+        start_timeout_s: float = _START_TIMEOUT_S,
+    ) -> JobHost:
+        """A host, not started, whose jobs see what ours see and are isolated as ours are. This one must be started."""
+        return JobHost(
+            base_dir=self._base_dir,
+            hidden_paths=self._configuration["hidden"],
+            read_only=self._configuration["read_only"],
+            python_paths=self.python_paths,
+            policy="warn" if self.isolation == "none" else "refuse",
+            allowed=[self.isolation],
+            warm=1,
+            tmp_bytes=self._configuration["tmp_bytes"],
+            network=self._configuration["network"],
+            preload=self._configuration["preload"],
+            python=python or self._python,
+            environment=environment,
+            on_end=on_end,
+            start_timeout_s=start_timeout_s,
+        )
 
     async def start(self) -> None:
         """Find the strongest isolation there is and prepare the first sandboxes.
@@ -247,7 +295,8 @@ class JobHost:
         """End the fork server and with it every job; returns when they are gone."""
         self._is_closing = True
         if self._restart is not None:
-            self._restart.cancel()
+            if self._environment is None:
+                self._restart.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._restart
         if self._control is not None:
@@ -283,7 +332,13 @@ class JobHost:
         else:
             sandbox = await self._acquire_own(program.share, writable)
         acquired = time.monotonic()
-        run = _Run(self._loop, sandbox, limits.result_bytes, on_output)
+        try:
+            run = _Run(self._loop, sandbox, limits.result_bytes, on_output)
+        except OSError as error:
+            if self._environment is None:
+                raise
+            self._distrust(f"it sent what is no sandbox: {error}")
+            raise SandboxUnavailable("the job's sandbox is none") from error
         self._in_use += 1
         try:
             try:
@@ -291,8 +346,9 @@ class JobHost:
                     await _to_the_end(self._in_thread(ownership.hand_over, writable, sandbox.uid))
                 async with asyncio.timeout(timeout_s):
                     await run.send(program, limits)
-                    if self._ready:
-                        # The next job has its sandbox; preparing another would only take the processor from this one.
+                    if self._ready or (self._environment is not None and not self._waiting):
+                        # The next job has its sandbox, or there may be none; preparing another would only take the
+                        # processor from this one.
                         self._loop.call_later(_TOP_UP_DELAY_S, self._top_up)
                     else:
                         self._top_up()
@@ -322,9 +378,9 @@ class JobHost:
             "prepare": run.report["prepare_s"],
         }
         return Ended(
-            exit_code=int(run.report["exit_code"]),
-            peak_kb=int(run.report["peak_kb"]),
-            over_memory=bool(run.report["over_memory"]),
+            exit_code=run.report["exit_code"],
+            peak_kb=run.report["peak_kb"],
+            over_memory=run.report["over_memory"],
             values=run.values,
             overflowed=frozenset(run.overflowed),
             timings=timings,
@@ -339,6 +395,10 @@ class JobHost:
             self._tell({"op": "drop", "share": name})
         if is_missed:
             self._shares[name] = _NO_SERVER
+
+    def memory_bytes(self) -> int:
+        """What the fork server itself takes, without its sandboxes. 0: it has none, or it cannot be told."""
+        return 0 if self._process is None else processes.last_resident_bytes(self._process.pid)
 
     async def settle(self) -> None:
         """Wait until the sandboxes of all jobs that ended are gone, on the kernel's side too."""
@@ -416,7 +476,14 @@ class JobHost:
     async def _kill(self, sandbox: _Sandbox) -> None:
         """Have all processes of `sandbox` killed and wait for it, also when cancelled meanwhile."""
         self._tell({"op": "kill", "id": sandbox.number})
-        await _to_the_end(sandbox.gone)
+        await _to_the_end(self._confirmed(sandbox))
+
+    async def _confirmed(self, sandbox: _Sandbox) -> None:
+        """Return when `sandbox` is gone. A server that runs code of packages and does not say so soon has to go, too."""
+        limit_s = None if self._environment is None else _KILL_TIMEOUT_S
+        await asyncio.wait([sandbox.gone], timeout=limit_s)
+        if not sandbox.gone.done():
+            self._distrust("it did not end a job")
 
     # --- folders that a program may change ---
 
@@ -448,6 +515,7 @@ class JobHost:
     async def _start_server(self, isolation: Isolation) -> tuple[str | None, str | None]:
         """Start one; returns why it refused (None: it runs) and what it noted."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        silent = subprocess.DEVNULL if self._environment is not None else None
         with theirs:
             code = _BOOTSTRAP.format(folder=str(_PACKAGE_FOLDER), fd=theirs.fileno())
             try:
@@ -457,6 +525,7 @@ class JobHost:
                     cwd="/",
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
+                    stderr=silent,
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )
@@ -468,18 +537,24 @@ class JobHost:
             "C", json.dumps({**self._configuration, "isolation": isolation}).encode()
         )
         hello: dict[str, Any] = {"op": "refused", "message": "the fork server did not answer"}
-        with contextlib.suppress(TimeoutError, OSError):
-            async with asyncio.timeout(_START_TIMEOUT_S):
-                for packet in packets_out:
-                    await self._loop.sock_sendall(ours, packet)
-                answer = await self._loop.sock_recv(ours, packets.PACKET_BYTES)
-                if answer:
-                    hello = json.loads(answer[1:])
-        if hello["op"] != "hello":
+        try:
+            with contextlib.suppress(TimeoutError, OSError, ValueError):
+                async with asyncio.timeout(self._start_timeout_s):
+                    for packet in packets_out:
+                        await self._loop.sock_sendall(ours, packet)
+                    answer = await self._loop.sock_recv(ours, packets.PACKET_BYTES)
+                    if answer:
+                        hello = json.loads(answer[1:])
+        except BaseException:
+            ours.close()
+            process.kill()
+            process.wait()  # at once, after such a signal
+            raise
+        if not isinstance(hello, dict) or hello.get("op") != "hello":
             ours.close()
             process.kill()
             await asyncio.to_thread(process.wait)
-            return str(hello["message"]), None
+            return str(hello.get("message")) if isinstance(hello, dict) else "it answered nonsense", None
         self._process, self._control = process, ours
         self._server_number += 1
         self._is_up.set()
@@ -511,14 +586,29 @@ class JobHost:
             if not packet:
                 self._on_server_death()
                 return
-            message = json.loads(packet[1:])
-            number = int(message["id"])
-            if message["op"] == "ready":
-                self._on_ready(self._sandboxes[number], int(message["uid"]), fds)
-            elif message["op"] == "gone":
-                self._on_gone(number)
-            else:
-                self._on_failed_spawn(number, message["message"])
+            try:
+                self._take(json.loads(packet[1:]), fds)
+            except (ValueError, LookupError, TypeError, OSError) as error:
+                if self._environment is None:
+                    raise
+                self._distrust(f"it said what makes no sense: {error!r}")
+                return
+
+    def _take(self, message: dict[str, Any], fds: Sequence[int]) -> None:
+        number = int(message["id"])
+        if message["op"] == "ready":
+            self._on_ready(self._sandboxes[number], int(message["uid"]), fds)
+        elif message["op"] == "gone":
+            self._on_gone(number)
+        else:
+            self._on_failed_spawn(number, str(message["message"]))
+
+    def _distrust(self, why: str) -> None:
+        """End a fork server that cannot be relied on, with its jobs."""
+        logger.warning("fork server killed reason=%s", why)
+        if self._process is not None:
+            self._process.kill()
+            self._on_server_death()
 
     def _on_ready(self, sandbox: _Sandbox, uid: int, fds: Sequence[int]) -> None:
         sandbox.attach(uid, fds)
@@ -561,6 +651,15 @@ class JobHost:
         self._lose_server("the fork server ended unexpectedly, and its jobs with it")
         if self._is_closing:
             return
+        if self._environment is not None:
+            logger.warning("fork server of an environment died jobs_lost=%s", self._in_use)
+            self._is_closing = True  # it does not come back
+            self._is_up.set()
+            self._fail_waiting("the fork server of its environment ended")
+            if process is not None:
+                self._restart = self._loop.create_task(_buried(process))
+            self._on_end()
+            return
         logger.error("fork server died jobs_lost=%s", self._in_use)
         self._restart = self._loop.create_task(self._start_again(process))
 
@@ -584,10 +683,13 @@ class JobHost:
             if sandbox.wanted_by is not None and not sandbox.wanted_by.done():
                 sandbox.wanted_by.set_exception(SandboxUnavailable(why))
         if self._is_closing:
-            for waiter in self._waiting:
-                if not waiter.done():
-                    waiter.set_exception(SandboxUnavailable(why))
-            self._waiting.clear()
+            self._fail_waiting(why)
+
+    def _fail_waiting(self, why: str) -> None:
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_exception(SandboxUnavailable(why))
+        self._waiting.clear()
 
     async def _start_again(self, dead: subprocess.Popen[bytes] | None) -> None:
         if dead is not None:
@@ -706,10 +808,13 @@ class _Run:
 
     def _on_guard_value(self, kind: str, value: bytes) -> None:
         if kind == "X":
-            self.report = json.loads(value)
+            try:
+                self.report = _report(value)
+            except (ValueError, LookupError, TypeError) as error:
+                self.setup_error = f"the guard of the job said what makes no sense: {error!r}"
             self._end()
         elif kind == "F":
-            self.setup_error = f"the sandbox failed: {value.decode()}"
+            self.setup_error = f"the sandbox failed: {value.decode(errors='replace')}"
         else:
             self.values[kind] = value
 
@@ -721,6 +826,11 @@ class _Run:
     def _end(self) -> None:
         if not self.ended.done():
             self.ended.set_result(None)
+
+
+async def _buried(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    await asyncio.to_thread(process.wait)
 
 
 async def _to_the_end(awaitable: Awaitable[None]) -> None:
@@ -736,6 +846,18 @@ async def _to_the_end(awaitable: Awaitable[None]) -> None:
         raise asyncio.CancelledError
     if not future.cancelled():
         future.result()
+
+
+def _report(value: bytes) -> dict[str, Any]:
+    """What a guard says about a job's end. Raises ValueError, LookupError, TypeError when it is not that."""
+    said = json.loads(value)
+    return {
+        "exit_code": int(said["exit_code"]),
+        "peak_kb": int(said["peak_kb"]),
+        "over_memory": bool(said["over_memory"]),
+        "prepare_s": float(said["prepare_s"]),
+        "job_ended_at": float(said["job_ended_at"]),
+    }
 
 
 def _with_real_paths(paths: Sequence[str]) -> list[str]:

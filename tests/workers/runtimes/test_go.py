@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.workers.job_runs import Jobs, Log
 from tests.workers.runtimes import go_proxy
-from workers.runtimes import Execution, ExecutionFailed, Limits, Registries, Site
+from workers.runtimes import Execution, ExecutionFailed, Limits, Registries
 from workers.runtimes.go import Go, crash_error
 from workers.runtimes.go_builds import GO
 from workers.runtimes.tools import find
@@ -385,7 +386,7 @@ def test_a_proxy_that_cannot_be_reached_is_told_without_its_password(jobs: Jobs)
 def test_a_silent_proxy_does_not_hold_a_job_for_ever(jobs: Jobs, tmp_path: Path) -> None:
     tool = find(GO)
     assert tool is not None
-    go = Go(Site(host=jobs.host, tools={GO.name: tool}, cache_dir=tmp_path), resolve_timeout_s=1)
+    go = Go(replace(jobs.site, tools={GO.name: tool}, cache_dir=tmp_path), resolve_timeout_s=1)
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
