@@ -111,6 +111,7 @@ def test_columns_of_the_same_name_are_numbered(run):
         ("'10.0.0.1'::inet", '"10.0.0.1"'),
         ("'[1,5)'::int4range", '"[1,5)"'),
         ("ROW(1, 'x')", '"(1,x)"'),
+        ("repeat('9', 5000)::json", '"' + "9" * 5000 + '"'),
     ],
 )
 def test_values_keep_what_they_say(run, expression, value):
@@ -118,6 +119,12 @@ def test_values_keep_what_they_say(run, expression, value):
 
     assert ran.outcome is not None, ran.error
     assert ran.outcome.result_json == value
+
+
+def test_json_that_is_too_deep_for_its_readers_says_so(run):
+    error = run("SELECT (repeat('[', 2000) || repeat(']', 2000))::json").error
+
+    assert error["message"] == "A JSON value in the result is nested too deeply."
 
 
 def test_moments_with_a_zone_have_their_offset(run):
@@ -350,6 +357,7 @@ def test_object_storage_is_not_there(run):
         ({"port": "x"}, "its port 'x' is no number"),
         ({"port": 0}, "its port 0 is no number"),
         ({"sslmode": "maybe"}, "its sslmode 'maybe' does not exist"),
+        ({"sslmode": "verify-ca"}, "needs a root_certificate_pem"),
         ({"user": ["x"]}, "its user should be text"),
         (
             {"sslmode": "verify-ca", "root_certificate_pem": "/etc/passwd"},
@@ -404,6 +412,18 @@ def test_a_wrong_password_names_the_host_and_not_the_password(jobs, database, ad
     assert error["name"] == "ConnectionFailed"
     assert f"{database['host']}:{database['port']}" in error["message"]
     assert "battery" not in json.dumps(error)
+
+
+@pytest.mark.parametrize("mode", ["require", "verify-full"])
+def test_encryption_that_the_server_does_not_have_is_no_plain_connection(jobs, database, admin, mode):
+    with psycopg.connect(admin) as connection:
+        row = connection.execute("SHOW ssl").fetchone()
+    if row == ("on",) and mode == "require":
+        pytest.skip("this server has TLS")
+
+    error = jobs("postgresql", "SELECT 1", args={"database": {**database, "sslmode": mode}}).error
+
+    assert error["name"] == "ConnectionFailed"
 
 
 def test_a_host_that_does_not_answer_is_named(jobs, database):

@@ -17,7 +17,7 @@ def with_resources(text: str, line: int, args: Mapping[str, Any]) -> tuple[str, 
 
     `args` holds the resources' values under "$res:path" (workers.arguments puts them there).
     """
-    passwords = []
+    passwords: list[str] = []
     for literal, path in resource_literals(text):
         kind = "mysql" if "mysql" in text.lower().rpartition(literal.lower())[2] else "postgres"
         value = args.get(f"$res:{path}")
@@ -32,7 +32,7 @@ def with_resources(text: str, line: int, args: Mapping[str, Any]) -> tuple[str, 
         connection = " ".join(_pairs(value, kind))
         text = text.replace(literal, "'" + connection.replace("'", "''") + "'")
         if isinstance(value.get("password"), str) and value["password"]:
-            passwords.append(value["password"])
+            passwords += dict.fromkeys((value["password"], _escaped(value["password"])))
     return text, passwords
 
 
@@ -49,5 +49,8 @@ def _pairs(resource: Mapping[str, Any], kind: str) -> Iterator[str]:
         fields["sslmode"] = text_of(resource, "sslmode")
     for key, value in fields.items():
         if value:
-            quoted = value.replace("\\", "\\\\").replace("'", "\\'")
-            yield f"{key}='{quoted}'"
+            yield f"{key}='{_escaped(value)}'"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("'", "\\'")

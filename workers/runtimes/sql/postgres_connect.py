@@ -52,6 +52,8 @@ def target_of(resource: Mapping[str, Any]) -> Target:
     sslmode = resource.get("sslmode") or "prefer"
     if sslmode not in _SSL_MODES:
         raise bad_resource(f"its sslmode {sslmode!r} does not exist; it is one of {', '.join(_SSL_MODES)}")
+    if sslmode == "verify-ca" and not resource.get("root_certificate_pem"):
+        raise bad_resource("its sslmode verify-ca needs a root_certificate_pem")
     return Target(
         host=host,
         port=port_of(resource, 5432),
