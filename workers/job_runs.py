@@ -9,6 +9,7 @@ from typing import Any
 
 from jobs import locks
 from jobs.cache import Hit
+from jobs.dependencies import LANGUAGES_WITH_LOCKS
 from jobs.flows import locking
 from jobs.flows.store import LeaseOver
 from jobs.models import FLOW_KINDS, JobKind, JobStatus
@@ -252,6 +253,8 @@ class JobRuns:
         return results.succeeded(json.dumps(locked), max_size_mb=self._worker.max_result_size_mb)
 
     async def _lock(self, held: HeldJob, claim: Claim) -> str:
+        if claim.language not in LANGUAGES_WITH_LOCKS:
+            return ""
         if (problem := self._cannot_run(claim)) is not None:
             raise ExecutionFailed({"name": "ExecutionErr", "message": problem})
         timeout_s = self._timeout_s(claim)

@@ -97,6 +97,9 @@ def test_a_default_dependency_file_is_for_scripts_that_import_nothing_too(
     [
         ("bun", 'import _ from "lodash";\nexport function main() {}', True),
         ("bun", "export function main() {}", False),
+        ("bun", 'const x = await import(\n  "lodash"\n);', True),
+        ("bun", "// package_json: web\nexport function main() {}", True),
+        ("bun", 'export const from = "import";', False),
         ("deno", 'const x = await import("npm:ms");', True),
         ("go", 'package inner\n\nimport "fmt"\n\nfunc main() {}', False),
         ("go", 'package inner\n\nimport "github.com/x/y"\n', True),
