@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
-from jobs.dependencies.python import requirements_of
+from jobs.dependencies.python import modules_of, requirements_of
 from jobs.dependencies.python_comments import HINT, WrongRequirement, python_specifier
+from jobs.dependencies.python_packages import package_of
 from workers.runtimes import failures, python_uv, results
 from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
 from workers.runtimes.output import OutputPump
@@ -16,7 +19,7 @@ from workers.runtimes.python_environments import Environments, Wanted
 from workers.runtimes.python_locks import PythonLock, read_lock, write_lock
 from workers.runtimes.python_resolver import compile_requirements
 from workers.runtimes.python_versions import NoSuchPython, Python, choose, found_pythons, of_minor
-from workers.sandbox import Ended, Program, ProgramTimedOut
+from workers.sandbox import Ended, JobHost, Program, ProgramTimedOut
 
 ENTRYPOINT_OVERRIDE = "_ENTRYPOINT_OVERRIDE"
 
@@ -29,7 +32,6 @@ class Python3:
 
     def __init__(self, site: Site, *, registry_timeout_s: float = python_uv.REGISTRY_TIMEOUT_S) -> None:
         self._site = site
-        self._host = site.host
         self._registry_timeout_s = registry_timeout_s
         self._environments = Environments(site, registry_timeout_s=registry_timeout_s)
 
@@ -66,27 +68,41 @@ class Python3:
         """See Executor.run. Result conventions: job_process.python_results."""
         lock = _lock(execution)
         python = _python(execution, lock, log)
-        async with self._environment(execution, lock, python, log) as folders:
-            return await self._run(execution, python, folders, log)
+        async with self._environment(execution, lock, python, log) as folder:
+            # Packages that are imported again and again may be there already: that is the pool's to decide.
+            modules = self._modules(execution) if folder is not None else ()
+            async with self._site.hosts.host_for(
+                workspace_id=execution.workspace_id,
+                python=None if python.is_own else python.executable,
+                environment=folder,
+                modules=modules,
+                share=execution.share,
+            ) as host:
+                return await self._run(execution, host, folder, log)
+
+    def _modules(self, execution: Execution) -> list[str]:
+        """Modules of packages that the script and those that it imports load."""
+        scripts = [one.content for one in execution.imports.values() if one.language == self.language]
+        return [module for code in (execution.code, *scripts) for module in modules_of(code)]
 
     @asynccontextmanager
     async def _environment(
         self, execution: Execution, lock: PythonLock, python: Python, log: LogSink
-    ) -> AsyncIterator[list[str]]:
-        """The folders with the job's packages; they are there as long as the block lasts."""
+    ) -> AsyncIterator[Path | None]:
+        """The folder with the job's packages, which is there as long as the block lasts; None when it has none."""
         if not lock.pins:
-            yield []
+            yield None
             return
         wanted = Wanted(python=python, pins=lock.pins, registries=execution.registries)
         async with self._environments.folder(wanted, limits=execution.limits, log=log) as folder:
-            yield [str(folder)]
+            yield folder
 
-    async def _run(self, execution: Execution, python: Python, folders: list[str], log: LogSink) -> Outcome:
+    async def _run(self, execution: Execution, host: JobHost, folder: Path | None, log: LogSink) -> Outcome:
         limits = execution.limits
         pump = OutputPump(log, limits)
         try:
-            ended = await self._host.run(
-                self._program(execution, folders),
+            ended = await host.run(
+                self._program(execution, folder),
                 limits=limits,
                 on_output=pump.feed,
                 timeout_s=execution.timeout_s,
@@ -110,9 +126,10 @@ class Python3:
         except ExecutionFailed as failed:
             failed.mem_peak_kb = ended.peak_kb
             failed.preprocessed_args_json = args_json
+            log.write(_hint(failed.error))
             raise
 
-    def _program(self, execution: Execution, folders: list[str]) -> Program:
+    def _program(self, execution: Execution, folder: Path | None) -> Program:
         args = {key: value for key, value in execution.args.items() if key != ENTRYPOINT_OVERRIDE}
         path = module_path(execution.script_path)
         scripts = {
@@ -130,7 +147,11 @@ class Python3:
                 "args": args,
                 "entrypoint": str(execution.args.get(ENTRYPOINT_OVERRIDE) or execution.entrypoint),
                 "preprocess": execution.preprocess,
-                "python_paths": [*execution.python_paths, *folders, *self._host.python_paths],
+                "python_paths": [
+                    *execution.python_paths,
+                    *([] if folder is None else [str(folder)]),
+                    *self._site.host.python_paths,
+                ],
                 "scripts": scripts,
                 "folders": _renamed_folders([execution.script_path or "", *execution.imports]),
                 "result_bytes": execution.limits.result_bytes,
@@ -163,6 +184,18 @@ def _python(execution: Execution, lock: PythonLock, log: LogSink) -> Python:
             f"{python.version}\n"
         )
     return python
+
+
+def _hint(error: Mapping[str, Any]) -> str:
+    """A line for the log when a module is missing that a package could bring; "" for any other error."""
+    missing = re.fullmatch(r"No module named '([^']+)'", str(error.get("message")))
+    package = package_of(missing[1]) if missing and error.get("name") == "ModuleNotFoundError" else None
+    if package is None:
+        return ""
+    return (
+        f"hint: no package with this module is installed. Packages are told from imports at the top level of a script; "
+        f"others are named in comments: #extra_requirements: on one line, #{package} on the next\n"
+    )
 
 
 async def _result(ended: Ended, execution: Execution) -> str:

@@ -15,6 +15,7 @@ from tests.workers.package_index import PackageIndex, serving
 from workers.runtimes import Execution, ExecutionFailed, Imported, Registries
 from workers.runtimes.python3 import Python3
 from workers.runtimes.python_environments import link_together
+from workers.runtimes.python_versions import Python, found_pythons
 
 REPORT = "f/ops/report"
 
@@ -112,6 +113,15 @@ def test_what_cannot_be_had_is_named_with_the_reason(
     jobs: Jobs, private: Any, code: str, expected: str
 ) -> None:
     assert expected in refusal(jobs, code, **private)
+
+
+def test_a_module_that_no_package_brought_comes_with_a_hint(jobs: Jobs) -> None:
+    ran = jobs.python("def main():\n    import yaml", lock="")
+    stranger = jobs.python("def main():\n    import xml.nothing", lock="")
+
+    assert ran.error["message"] == "No module named 'yaml'"
+    assert "#extra_requirements: on one line, #PyYAML on the next" in ran.log.text
+    assert stranger.log.text == ""
 
 
 def test_how_uv_put_it_is_shown_too(jobs: Jobs, private: Any) -> None:
@@ -412,3 +422,69 @@ def main():
         "polars": [[1, "x"], [None, "y"]],
         "one": 3,
     }
+
+
+# --- other Pythons ---
+
+
+OTHERS = [python for python in found_pythons() if python.minor != found_pythons()[0].minor]
+
+
+@pytest.mark.parametrize("python", OTHERS, ids=lambda python: python.version)
+def test_a_script_runs_on_the_python_it_asks_for(jobs: Jobs, private: Any, python: Python) -> None:
+    code = (
+        f"# py: {python.minor}\n"
+        + """
+import sys, tiny
+from datetime import datetime
+def main(at: datetime, data: bytes):
+    print("hello")
+    yield ".".join(map(str, sys.version_info[:3]))
+    yield f" {tiny.VERSION} {at.year} {data.decode()} {tiny.__cached__.rpartition('.')[0].rpartition('.')[2]}"
+"""
+    )
+    lock = jobs.lock("python3", code, **private)
+
+    ran = jobs.python(code, lock=lock, args={"at": "2024-12-31T23:59:00Z", "data": "aGk="}, **private)
+
+    assert lock == f"# py: {python.minor}\ntiny==2.0\n"
+    assert ran.result == f"{python.version} 2.0 2024 hi cpython-{python.minor.replace('.', '')}"
+    assert ran.log.text.endswith("hello\n")
+
+
+@pytest.mark.parametrize("python", OTHERS[:1], ids=lambda python: python.version)
+def test_an_empty_lock_leaves_the_python_to_the_script(jobs: Jobs, python: Python) -> None:
+    code = f"# py: {python.minor}\nimport sys\ndef main():\n    return '%d.%d' % sys.version_info[:2]"
+
+    assert jobs.python(code, lock="").result == python.minor
+
+
+def test_a_lock_for_a_python_that_is_gone_runs_on_another_one_and_says_so(jobs: Jobs) -> None:
+    ran = jobs.python("def main():\n    return 1", lock="# py: 3.99\n")
+
+    assert ran.result == 1
+    assert ran.log.text.startswith(
+        "this script's lock was made for Python 3.99, which this worker does not have"
+    )
+
+
+def test_a_python_that_is_not_there_is_refused_when_the_script_asks_for_it(jobs: Jobs) -> None:
+    error = jobs.python("# py: 3.99\ndef main(): ...", lock="# py: 3.99\n").error
+
+    assert error["name"] == "DependencyError"
+    assert (
+        "This script asks for Python ==3.99.*, which this worker does not have; it has 3." in error["message"]
+    )
+    assert "uv python install 3.99" in error["message"]
+
+
+def test_packages_that_are_imported_again_and_again_are_loaded_before_the_job(jobs: Jobs) -> None:
+    code = "import sys\nloaded = 'idna' in sys.modules\nimport idna\ndef main():\n    return loaded"
+    lock = jobs.lock("python3", code)
+
+    async def until_loaded() -> None:
+        async with asyncio.timeout(30):
+            while not (await jobs.run("python3", code, lock=lock)).result:
+                await asyncio.sleep(0.05)
+
+    jobs.runner.run(until_loaded())
