@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ DATABASE = "shop"
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[dict[str, object]]:
+def started() -> Iterator[dict[str, object]]:
     """A running server; answers the resource to connect with. Skips the test where none is installed, fails in CI."""
     server, install = shutil.which("mariadbd"), shutil.which("mariadb-install-db")
     if server is None or install is None:
@@ -26,6 +27,8 @@ def started(folder: Path) -> Iterator[dict[str, object]]:
         if os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)
+    # Not below pytest's folders: those are private to their owner, and made so again by every pytest that starts.
+    folder = Path(tempfile.mkdtemp(prefix="mariadb-"))
     data = folder / "data"
     user = _owner(folder)
     common = ["--no-defaults", f"--datadir={data}", *([f"--user={user}"] if user else [])]
@@ -69,6 +72,7 @@ def started(folder: Path) -> Iterator[dict[str, object]]:
         process.terminate()
         process.wait(30)
         log.close()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _owner(folder: Path) -> str | None:
@@ -76,10 +80,6 @@ def _owner(folder: Path) -> str | None:
     if os.geteuid() != 0:
         return None
     shutil.chown(folder, "mysql")
-    for parent in folder.parents:  # pytest's folders are private to their owner
-        if parent == Path(parent.anchor) or parent.stat().st_mode & 0o001:
-            continue
-        parent.chmod(parent.stat().st_mode | 0o011)
     return "mysql"
 
 

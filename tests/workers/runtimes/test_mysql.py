@@ -18,8 +18,8 @@ Resource = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Resource]:
-    with mariadb.started(tmp_path_factory.mktemp("mariadb")) as resource:
+def database() -> Iterator[Resource]:
+    with mariadb.started() as resource:
         yield resource
 
 
