@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from workers.sandbox.host import Environment, JobHost, SandboxUnavailable
+from workers.sandbox.host import Environment, JobHost, SandboxUnavailable, SharedFolderLost
 
 K = TypeVar("K")
 logger = logging.getLogger(__name__)
@@ -116,11 +116,18 @@ class HostPool:
         `python`: another interpreter than the worker's; its host is started when it is wanted first (some 100 ms).
         `environment`: the folder with the job's packages, below a path that jobs may read; what is in it must not
         change. `modules`: what the job imports from it, of which those that are `preloadable` are there already if
-        the environment is warm. A program with `share` has to run where others with the same one do, so its host is
-        never a warm one.
+        the environment is warm. A program with `share` has to run where all others with the same one do: on the main
+        host.
 
-        Raises SandboxUnavailable when the other interpreter does not start.
+        Raises SandboxUnavailable when the other interpreter does not start, SharedFolderLost when a program wants one
+        and a share, too.
         """
+        if share is not None and python is not None:
+            raise SharedFolderLost(
+                f"This step runs on {python.name}, and shares a folder with other steps of its flow (same_worker). Only "
+                "scripts for the Python of the worker itself can do both: take out what asks for another one, or the "
+                "folder."
+            )
         kept = None if share is not None else self._warm_for(workspace_id, python, environment, modules)
         if kept is None and python is not None:
             kept = await self._plain_for(python)

@@ -24,6 +24,7 @@ from workers.sandbox import (
     Program,
     ProgramTimedOut,
     SandboxUnavailable,
+    SharedFolderLost,
     preloadable,
 )
 
@@ -512,6 +513,17 @@ def test_another_interpreter_has_a_host_of_its_own(one_kind: Warm) -> None:
     first, second = one_kind.go(run())
 
     assert first is second and first is not one_kind.jobs.host
+
+
+def test_another_interpreter_and_a_shared_folder_together_are_refused(one_kind: Warm) -> None:
+    async def run() -> None:
+        async with one_kind.pool.host_for(
+            workspace_id="demo", python=Path("/usr/bin/python3.99"), share="flow"
+        ):
+            pass
+
+    with pytest.raises(SharedFolderLost, match=r"runs on python3\.99, and shares a folder"):
+        one_kind.go(run())
 
 
 def test_an_interpreter_that_does_not_start_is_an_error_each_time(one_kind: Warm) -> None:
