@@ -9,6 +9,7 @@ NAMES = {
     "claim": "cost of a claim with an empty, a full and an old database",
     "api": "requests a second and p95 of common routes",
     "logs": "from print in a job to the websocket of a browser",
+    "runtimes": "every language beside its bare tool",
     "flow": "flows: sequential steps, loops, what a step costs and writes",
     "idle": "transactions a second and memory of an idle instance",
 }

@@ -15,6 +15,7 @@ from workers.runner import RunnerLost, RunOutcome, RunRequest
 from workers.runtime_store import RuntimeStore
 from workers.runtimes import (
     Available,
+    Closing,
     Execution,
     ExecutionFailed,
     Executor,
@@ -93,6 +94,9 @@ class SandboxRunner:
         """End the fork server, and with it whatever still runs."""
         if self._collecting is not None:
             self._collecting.cancel()
+        for executor in self._executors.values():
+            if isinstance(executor, Closing):
+                await executor.close()
         await self._hosts.close()
         await self._host.close()
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from workers.runtimes import python_versions
 from workers.runtimes.base import (
+    Closing,
     Execution,
     ExecutionFailed,
     Executor,
@@ -37,6 +38,7 @@ from workers.runtimes.tools import Tool, ToolSpec, find
 __all__ = [
     "RUNTIMES",
     "Available",
+    "Closing",
     "Execution",
     "ExecutionFailed",
     "Executor",

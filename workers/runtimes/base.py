@@ -12,6 +12,7 @@ from workers.runtimes.tools import Tool
 from workers.sandbox import HostPool, JobHost, Limits, SandboxUnavailable
 
 __all__ = [
+    "Closing",
     "Execution",
     "ExecutionFailed",
     "Executor",
@@ -154,4 +155,13 @@ class Resolver(Protocol):
 
         Raises ExecutionFailed: which requirement cannot be had, and why. Says in `log` what it does.
         """
+        ...
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """An executor that holds connections between jobs."""
+
+    async def close(self) -> None:
+        """Let go of them. No job runs any more."""
         ...
