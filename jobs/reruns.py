@@ -71,10 +71,10 @@ def _rerun(caller: Caller, job: Job, args: dict[str, Any], latest: bool, options
     path = job.runnable_path
     payload = Payload(args=args, event=args.get("event") if job.preprocessed is not None else None)
     if job.kind == JobKind.PREVIEW:
-        preview = Preview(content=job.raw_code, language=job.script_lang, path=path, args=args, tag=job.tag)
+        preview = _preview(job, args, tag=job.tag)
         return runs.run_preview(caller, preview, options)
     if job.kind == JobKind.FLOW_SCRIPT:  # by itself, with what the flow gave it
-        preview = Preview(content=job.raw_code, language=job.script_lang, path=path, args=args)
+        preview = _preview(job, args)
         return runs.run_preview(caller, preview, options)
     if job.kind == JobKind.FLOW_PREVIEW:
         return flow_runs.run_flow_preview(
@@ -97,6 +97,17 @@ def _rerun(caller: Caller, job: Job, args: dict[str, Any], latest: bool, options
         )
         return runs.run_script(caller, script, payload, options)
     raise BadRequest(f"job {job.pk} ({job.kind}) is part of something else and cannot run again by itself")
+
+
+def _preview(job: Job, args: dict[str, Any], *, tag: str | None = None) -> Preview:
+    return Preview(
+        content=job.raw_code,
+        lock=job.raw_lock,
+        language=job.script_lang,
+        path=job.runnable_path,
+        args=args,
+        tag=tag,
+    )
 
 
 def _static_inputs(transforms: dict[str, Any]) -> dict[str, Any]:

@@ -201,6 +201,7 @@ class _Call:
             fields |= {
                 "kind": JobKind.FLOW_SCRIPT,
                 "raw_code": self.value.content,
+                "raw_lock": self.value.lock,
                 "language": language,
                 "runnable_path": path,
             }
