@@ -183,7 +183,8 @@ def run_dependencies(
 ) -> UUID:
     """Queue a job that locks the inline scripts of a flow that is not deployed, answer its id. Not for operators.
 
-    With `stand_ins` instead of what is deployed. Its result is {updated_flow_value: ...} (jobs.flows.locking). Raises BadRequest, PermissionDenied.
+    With `stand_ins` instead of what is deployed. Its result is {updated_flow_value: ...} (jobs.flows.locking).
+    Raises BadRequest, PermissionDenied.
     """
     caller.require_not_operator()
     caller.identity.require_scope("jobs", "run", "preview")

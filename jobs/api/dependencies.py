@@ -1,4 +1,5 @@
-"""REST routes of dependencies: /api/w/<workspace>/workspace_dependencies/..., scripts/raw_temp/..., jobs/run/dependencies_async
+"""REST routes of dependencies, below /api/w/<workspace>/: workspace_dependencies/..., scripts/raw_temp/... and
+jobs/run/dependencies_async.
 
 Shapes as in reference/routes-cli.md sections 7 and 8.
 """

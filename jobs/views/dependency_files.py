@@ -54,7 +54,9 @@ class FileForm(PageForm):
     @property
     def error_line(self) -> int | None:
         """The line of the content that is wrong, where it is known."""
-        found = re.search(r"\bline (\d{1,9})\b", " ".join(str(error) for error in self.errors.get("content", [])))
+        found = re.search(
+            r"\bline (\d{1,9})\b", " ".join(str(error) for error in self.errors.get("content", []))
+        )
         return int(found[1]) if found else None
 
 

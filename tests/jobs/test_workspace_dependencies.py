@@ -197,7 +197,10 @@ def test_deployers_change_files(ada: Caller, acme: Workspace) -> None:
         ({"name": "Web"}, r"name 'Web' is not valid; expected small letters"),
         ({"name": "../x"}, r"is not valid"),
         ({"name": "x" * 61}, r"is not valid"),
-        ({"content": "requests\nnumpy >> 2"}, r"content is not valid: the default dependency file, line 2: 'numpy >> 2'"),
+        (
+            {"content": "requests\nnumpy >> 2"},
+            r"content is not valid: the default dependency file, line 2: 'numpy >> 2'",
+        ),
         ({"content": "-e ."}, r"line 1: '-e \.' is an option of pip"),
         ({"content": "x\x00"}, r"NUL character"),
         ({"content": "#" * 500_001}, r"has 500001 characters; at most 500000 fit"),
