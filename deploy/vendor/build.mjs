@@ -18,9 +18,19 @@ const shared = { bundle: true, minify: true, format: "esm", target: ["es2022"], 
   absWorkingDir: here, nodePaths: [nm], metafile: true, logLevel: "warning" };
 const metas = [];
 
+// What packages import for parts that we do not use: left out, with all that would come with it. Importer -> imports.
+const UNUSED = {
+  "cm6-graphql": ["graphql", "graphql-language-service", "@codemirror/lint"], // completions and checks by a schema
+  "@codemirror/lang-php": ["@codemirror/lang-html"], // HTML around <?php
+};
+const leaveOut = { name: "leave-out", setup: (build) => build.onResolve({ filter: /^[\w@]/ }, ({ path: wanted, importer }) => {
+  const by = Object.keys(UNUSED).find((p) => importer.includes(`/node_modules/${p}/`));
+  return by && UNUSED[by].includes(wanted) ? { path: path.join(here, "entries/unused.js") } : null;
+}) };
+
 metas.push(await esbuild.build({ ...shared, entryPoints: { lit: "entries/lit.js", uplot: "entries/uplot.js" }, outdir: out }));
 metas.push(await esbuild.build({ ...shared, entryPoints: { cm: "entries/cm.js" }, outdir: path.join(out, "cm"),
-  splitting: true, chunkNames: "[name]-[hash]", alias: { "graphql-language-service": "./entries/unused.js", graphql: "./entries/unused.js" } }));
+  splitting: true, chunkNames: "[name]-[hash]", plugins: [leaveOut] }));
 
 for (const [from, to] of [
   ["htmx.org/dist/htmx.min.js", "htmx.min.js"],

@@ -540,6 +540,26 @@ def test_a_result_of_two_megabytes_is_picked_from_without_being_loaded(
     assert max(sizes) < 64_000
 
 
+def test_code_of_a_step_may_be_in_any_language_and_its_inputs_follow(ada_page: Page, ada: Person) -> None:
+    page = ada_page
+    put(ada, script("a", "Load"))
+    open_editor(page, ada.url("flows/u/ada/bill/edit/"))
+
+    add(page, "after Load", "SQL")
+    code = panel(page).get_by_role("textbox", name="Code of step b")
+    expect(code).to_contain_text("generate_series")
+    page.get_by_role("button", name="Language: PostgreSQL").click()
+    page.get_by_role("option", name="Go", exact=True).click()
+    expect(code).to_contain_text("package inner")
+    panel(page).get_by_role("tab", name="Inputs").click()
+
+    expect(panel(page).get_by_role("textbox", name="times")).to_be_visible()
+    page.get_by_role("button", name="Save draft").click()
+    expect(page.get_by_role("status", name="Draft")).to_have_text("Draft saved")
+    added = draft_of(ada)["modules"][1]["value"]
+    assert (added["language"], sorted(added["input_transforms"])) == ("go", ["name", "times"])
+
+
 def test_the_editor_keeps_to_its_budget(ada_page: Page, ada: Person) -> None:
     """Gzip bytes. The editor of code comes with the first step that has some, viewers with the first test."""
     page = ada_page

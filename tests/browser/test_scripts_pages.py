@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from jobs import drafts, locks, queue, scripts
-from jobs.models import Draft, JobStatus, QueuedJob, Script, WorkerPing
+from jobs.models import Draft, JobStatus, Language, QueuedJob, Script, WorkerPing
 from tests.browser.site import Person, wait_until
 from workspaces import folders, resources, variables
 
@@ -466,3 +466,28 @@ def test_two_versions_are_chosen_compared_and_one_restored(
 
     page.wait_for_url("**/scripts/f/shared/greet/")
     assert Script.objects.get(workspace=ada.workspace, archived=False).content == CODE
+
+
+GZIPPED = """async () => {
+  const gzip = async (url) => {
+    const body = (await fetch(url)).body.pipeThrough(new CompressionStream("gzip"));
+    return (await new Response(body).arrayBuffer()).byteLength;
+  };
+  const names = performance.getEntriesByType("resource").map((e) => e.name.split("?")[0]);
+  const sizes = await Promise.all([...new Set(names)].filter((name) => name.endsWith(".js")).map(gzip));
+  return sizes.reduce((a, b) => a + b, 0);
+}"""
+COLOURED = "document.getElementById('code').shadowRoot.querySelectorAll('.cm-line > span[class]').length"
+
+
+@pytest.mark.browser
+def test_every_language_is_highlighted_within_the_budget_of_the_page(ada_page: Page, ada: Person) -> None:
+    page = ada_page
+    sizes = {}
+    for language in Language.values:
+        open_editor(page, ada.url(f"scripts/new/?language={language}"))
+        page.wait_for_function(f"{COLOURED} > 5")
+        sizes[language] = page.evaluate(GZIPPED)
+
+    assert sizes["python3"] < 230 * 1024
+    assert max(sizes.values()) < 255 * 1024, sizes

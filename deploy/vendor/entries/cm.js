@@ -30,7 +30,7 @@ export const languages = {
   html: () => import("@codemirror/lang-html").then((m) => m.html()),
   css: () => import("@codemirror/lang-css").then((m) => m.css()),
   markdown: () => import("@codemirror/lang-markdown").then((m) => m.markdown()),
-  php: () => import("@codemirror/lang-php").then((m) => m.php({ plain: true })),
+  php: () => import("@codemirror/lang-php").then((m) => m.php({ baseLanguage: null })),
   bash: () => stream(import("@codemirror/legacy-modes/mode/shell"), "shell"),
   powershell: () => stream(import("@codemirror/legacy-modes/mode/powershell"), "powerShell"),
   go: () => stream(import("@codemirror/legacy-modes/mode/go"), "go"),

@@ -33,10 +33,10 @@ class LanguagePicker extends HTMLElement {
     this.#button = make("button", { type: "button", className: "btn sm language-button", ariaHasPopup: "listbox" });
     this.#field = make("input", { className: "input", type: "text", autocomplete: "off", spellcheck: false, placeholder: "Find a language", role: "combobox", ariaLabel: "Find a language", ariaAutoComplete: "list", ariaExpanded: "true" });
     this.#list = make("div", { id: `${id}-list`, role: "listbox", ariaLabel: "Languages", className: "language-list" });
-    this.#empty = make("p", { className: "help pad", hidden: true, textContent: "No language of this name can be written here." });
+    this.#empty = make("p", { className: "help", hidden: true, textContent: "No language of this name can be written here." });
     this.#field.setAttribute("aria-controls", this.#list.id);
     this.#pop = make("div", { id, className: "pop start language-pop", popover: "auto" }, this.#field, this.#list, this.#empty);
-    if (this.#data.note) this.#pop.append(make("p", { className: "help pad", textContent: this.#data.note }));
+    if (this.#data.note) this.#pop.append(make("p", { className: "help", textContent: this.#data.note }));
     this.#button.setAttribute("popovertarget", id);
     this.#button.addEventListener("keydown", (e) => { if (e.key === "ArrowDown") { e.preventDefault(); this.#pop.showPopover({ source: this.#button }); } });
     this.#pop.addEventListener("toggle", (e) => { if (e.newState === "open") { this.#field.value = ""; this.#draw(); this.#field.focus(); } });

@@ -1,0 +1,1 @@
+var t=()=>[];export{t as a};
