@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +20,7 @@ from workers.runtimes import (
     Execution,
     ExecutionFailed,
     Executor,
+    Installer,
     Limits,
     Resolver,
     SandboxUnavailable,
@@ -139,7 +141,11 @@ class SandboxRunner:
             execution = await preparing.with_surroundings(
                 self._execution(request), request.claim, store=self._store, resolving=True
             )
-            return await executor.resolve(execution, sink)
+            lock = await executor.resolve(execution, sink)
+            if isinstance(executor, Installer) and request.claim.runnable_id is not None:
+                # It is deployed. What cannot be installed is no lock that anybody could run with; and the first job need not wait.
+                await executor.install(replace(execution, lock=lock), sink)
+            return lock
         except SandboxUnavailable as exc:
             raise RunnerLost(str(exc)) from exc
 

@@ -82,3 +82,17 @@ def test_a_script_whose_package_does_not_exist_says_so_where_it_was_deployed(
     told = locks.state_of(Script.objects.get(pk=script.pk))[1] or ""
     assert f"There is no package tniy in the package index 127.0.0.1:{index.port}" in told
     assert "open-sesame" not in told
+
+
+def test_what_a_deployed_script_needs_is_installed_before_its_first_run(
+    ada: Caller, start: Any, index: PackageIndex, wait_until: Any
+) -> None:
+    start(index)
+    script = deploy(ada, "u/ada/a", "import tiny\ndef main():\n    return tiny.VERSION\n")
+    wait_until(lambda: locks.state_of(Script.objects.get(pk=script.pk))[0] == "ready")
+    index.files.clear()
+
+    job = runs.run_script(ada, Script.objects.get(pk=script.pk), Payload(args={}), runs.RunOptions())
+
+    done = wait_until(lambda: CompletedJob.objects.filter(pk=job).first(), timeout_s=60)
+    assert (done.status, done.result) == ("success", "2.0")

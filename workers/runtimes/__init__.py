@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from workers.runtimes.base import (
     ExecutionFailed,
     Executor,
     Imported,
+    Installer,
     Limits,
     LogSink,
     Outcome,
@@ -43,6 +45,7 @@ __all__ = [
     "ExecutionFailed",
     "Executor",
     "Imported",
+    "Installer",
     "Limits",
     "LogSink",
     "Outcome",
@@ -65,6 +68,10 @@ class Runtime:
     versions: Callable[[], str] | None = None  # what else there is to tell people: "Python 3.11.7, 3.13.0"
 
 
+def _driver(package: str) -> Callable[[], str]:
+    return lambda: f"{package} {importlib.metadata.version(package)}"
+
+
 BASH = ToolSpec(
     name="Bash", programs=("bash",), install="Debian, Ubuntu: apt install bash; Alpine: apk add bash"
 )
@@ -77,10 +84,10 @@ RUNTIMES: Sequence[Runtime] = (
     Runtime(languages=("powershell",), make=PowerShell, tools=(POWERSHELL,)),
     Runtime(languages=("bun", "bunnative", "nativets"), make=Bun, tools=(BUN,)),
     Runtime(languages=("deno",), make=Deno, tools=(DENO,)),
-    Runtime(languages=("postgresql",), make=Postgresql),
-    Runtime(languages=("mysql",), make=Mysql),
-    Runtime(languages=("duckdb",), make=Duckdb),
-    Runtime(languages=("graphql",), make=Graphql),
+    Runtime(languages=("postgresql",), make=Postgresql, versions=_driver("psycopg")),
+    Runtime(languages=("mysql",), make=Mysql, versions=_driver("PyMySQL")),
+    Runtime(languages=("duckdb",), make=Duckdb, versions=_driver("duckdb")),
+    Runtime(languages=("graphql",), make=Graphql, versions=_driver("httpx")),
 )
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "ExecutionFailed",
     "Executor",
     "Imported",
+    "Installer",
     "Limits",
     "LogSink",
     "Outcome",
@@ -155,6 +156,15 @@ class Resolver(Protocol):
 
         Raises ExecutionFailed: which requirement cannot be had, and why. Says in `log` what it does.
         """
+        ...
+
+
+@runtime_checkable
+class Installer(Protocol):
+    """A Resolver that can install a lock ahead of the first job that has it."""
+
+    async def install(self, execution: Execution, log: LogSink) -> None:
+        """Have what `execution.lock` says ready on this machine. Raises ExecutionFailed: which of it cannot be had."""
         ...
 
 

@@ -93,6 +93,13 @@ class Bun:
             return ""
         return str(await self._npm.resolve(package_json, execution, log))
 
+    async def install(self, execution: Execution, log: LogSink) -> None:
+        """See Installer.install."""
+        lock = self._lock(execution)
+        if lock is not None:
+            async with self._npm.installed(lock, execution.registries, limits=execution.limits, log=log):
+                pass
+
     def _lock(self, execution: Execution) -> NpmLock | None:
         try:
             return npm_lock.read(execution.lock)

@@ -64,6 +64,12 @@ class Python3:
         )
         return write_lock(python.minor, pins)
 
+    async def install(self, execution: Execution, log: LogSink) -> None:
+        """See Installer.install."""
+        lock = _lock(execution)
+        async with self._environment(execution, lock, _python(execution, lock, log), log):
+            pass
+
     async def run(self, execution: Execution, log: LogSink) -> Outcome:
         """See Executor.run. Result conventions: job_process.python_results."""
         lock = _lock(execution)
