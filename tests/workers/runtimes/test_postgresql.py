@@ -6,14 +6,16 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from hashlib import md5
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
+from bench.tcp_relay import tcp_relay
 from tests.workers.job_runs import Jobs, Ran
 from workers.runtimes import Limits
 from workers.runtimes.postgresql import Postgresql
@@ -32,13 +34,17 @@ def admin() -> str:
 def database(admin: str) -> Iterator[Resource]:
     """A database and a user of these tests' own."""
     name = f"jobs_{uuid4().hex[:12]}"
-    parts = urlsplit(admin)
-    with psycopg.connect(admin, autocommit=True) as connection:
+    told = conninfo_to_dict(admin)
+    host, port = str(told.get("host") or "127.0.0.1"), int(told.get("port") or 5432)
+    with ExitStack() as stack:
+        if host.startswith("/"):  # scripts may not name sockets
+            host, port = "127.0.0.1", stack.enter_context(tcp_relay(f"{host}/.s.PGSQL.{port}"))
+        connection = stack.enter_context(psycopg.connect(admin, autocommit=True))
         connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'")
         connection.execute(f"CREATE DATABASE {name} OWNER {name}")
         yield {
-            "host": parts.hostname or "127.0.0.1",
-            "port": parts.port or 5432,
+            "host": host,
+            "port": port,
             "user": name,
             "password": PASSWORD,
             "dbname": name,
