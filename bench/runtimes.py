@@ -17,7 +17,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from bench import harness
-from bench.tcp_relay import tcp_relay
+from bench.tcp_relay import tcp_address
 
 PAUSE_S = 0.02  # between jobs: the next sandbox is ready, as on a worker that is not full
 WARM_UP_S = 4.0  # first use installs, compiles, bundles; an environment that is used again gets a fork server
@@ -260,10 +260,7 @@ def _go_binary(go: str, folder: Path) -> str:
 def _postgres() -> Iterator[dict[str, Any]]:
     """The benchmark's own database as a resource of type postgresql."""
     told = conninfo_to_dict(os.environ["DATABASE_URL"])
-    host, port = str(told.get("host", "localhost")), int(told.get("port") or 5432)
-    with contextlib.ExitStack() as stack:
-        if host.startswith("/"):
-            host, port = "127.0.0.1", stack.enter_context(tcp_relay(f"{host}/.s.PGSQL.{port}"))
+    with tcp_address(os.environ["DATABASE_URL"]) as (host, port):
         yield {
             "host": host,
             "port": port,

@@ -5,6 +5,20 @@ import socket
 import threading
 from collections.abc import Iterator
 
+from psycopg.conninfo import conninfo_to_dict
+
+
+@contextlib.contextmanager
+def tcp_address(url: str) -> Iterator[tuple[str, int]]:
+    """Host and port at which the PostgreSQL of `url` can be reached by TCP."""
+    told = conninfo_to_dict(url)
+    host, port = str(told.get("host") or "127.0.0.1"), int(told.get("port") or 5432)
+    if not host.startswith("/"):
+        yield host, port
+        return
+    with tcp_relay(f"{host}/.s.PGSQL.{port}") as relayed:
+        yield "127.0.0.1", relayed
+
 
 @contextlib.contextmanager
 def tcp_relay(socket_path: str) -> Iterator[int]:

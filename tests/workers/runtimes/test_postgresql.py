@@ -6,20 +6,18 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from hashlib import md5
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
-from bench.tcp_relay import tcp_relay
+from bench.tcp_relay import tcp_address
 from tests.workers.job_runs import Jobs, Ran
 from workers.runtimes import Limits
 from workers.runtimes.postgresql import Postgresql
-from workers.runtimes.sql.postgres_pool import PostgresPool
+from workers.runtimes.sql.postgres_pool import PostgresPool, _is_broken
 
 Resource = dict[str, Any]
 PASSWORD = "correct horse"
@@ -34,12 +32,7 @@ def admin() -> str:
 def database(admin: str) -> Iterator[Resource]:
     """A database and a user of these tests' own."""
     name = f"jobs_{uuid4().hex[:12]}"
-    told = conninfo_to_dict(admin)
-    host, port = str(told.get("host") or "127.0.0.1"), int(told.get("port") or 5432)
-    with ExitStack() as stack:
-        if host.startswith("/"):  # scripts may not name sockets
-            host, port = "127.0.0.1", stack.enter_context(tcp_relay(f"{host}/.s.PGSQL.{port}"))
-        connection = stack.enter_context(psycopg.connect(admin, autocommit=True))
+    with tcp_address(admin) as (host, port), psycopg.connect(admin, autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'")
         connection.execute(f"CREATE DATABASE {name} OWNER {name}")
         yield {
@@ -484,6 +477,7 @@ def test_without_begin_every_statement_stands_for_itself(run):
 
 def test_a_connection_that_the_server_closed_is_replaced(jobs, database, admin, wait_until):
     def killed(pid: int) -> None:
+        idle = [group.idle for group in jobs.executors["postgresql"]._pool._groups.values()]
         with psycopg.connect(admin, autocommit=True) as connection:
             tidy = (
                 "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND state = 'idle' AND query = 'DISCARD ALL'"
@@ -496,6 +490,8 @@ def test_a_connection_that_the_server_closed_is_replaced(jobs, database, admin, 
                     is None
                 )
             )
+            # The news must have reached our end of the connection.
+            wait_until(lambda: any(_is_broken(one) for group in idle for one, _ in group))
 
     async def two_jobs() -> Ran:
         args = {"database": database}

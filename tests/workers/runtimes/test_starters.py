@@ -1,11 +1,13 @@
 """The code that a new script begins with runs as it is, with what its form starts from."""
 
 import os
+from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
+from bench.tcp_relay import tcp_address
 from jobs.signatures import infer_schema
 from jobs.starters import starters
 from tests.workers.job_runs import Jobs
@@ -20,16 +22,20 @@ def defaults(language: str) -> dict[str, Any]:
     return {name: field["default"] for name, field in properties.items() if field["default"] is not None}
 
 
-def database() -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def database() -> Iterator[dict[str, Any]]:
     """The tests' PostgreSQL, as the value of a resource."""
-    url = urlsplit(os.environ["DATABASE_URL"])
-    parts = {
-        "host": url.hostname,
-        "port": url.port or 5432,
-        "user": url.username,
-        "password": url.password or "",
-    }
-    return {**parts, "dbname": "postgres", "sslmode": "disable"}
+    url = os.environ["DATABASE_URL"]
+    told = conninfo_to_dict(url)
+    with tcp_address(url) as (host, port):
+        yield {
+            "host": host,
+            "port": port,
+            "user": told.get("user"),
+            "password": told.get("password", ""),
+            "dbname": told.get("dbname") or "postgres",
+            "sslmode": "disable",
+        }
 
 
 @pytest.mark.parametrize(
@@ -43,15 +49,15 @@ def database() -> dict[str, Any]:
         ("bash", {}, HELLO[-1]),
         ("powershell", {}, HELLO[-1]),
         ("duckdb", {}, ROWS),
-        ("postgresql", {"database": database}, ROWS),
+        ("postgresql", {}, ROWS),
     ],
 )
 def test_a_starter_runs_with_the_defaults_of_its_form(
-    jobs: Jobs, language: str, args: dict[str, Any], expected: object
+    jobs: Jobs, language: str, args: dict[str, Any], expected: object, database: dict[str, Any]
 ) -> None:
     if language not in jobs.executors:
         pytest.skip(f"what runs {language} is not installed here")
-    given = {name: value() if callable(value) else value for name, value in args.items()}
+    given = args | ({"database": database} if language == "postgresql" else {})
 
     ran = jobs(language, starters()[language], args={**defaults(language), **given}, lock="")
 

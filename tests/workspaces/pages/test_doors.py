@@ -31,6 +31,7 @@ FOR_OPERATORS = ["", "runs/"]
 PARTS = {
     "path": "f/billing/secret",
     "name": "billing",
+    "language": "python3",
     "username": "ada",
     "job_id": "01890000-0000-7000-8000-000000000000",
     "prefix": "abcdefghij",
