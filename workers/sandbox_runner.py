@@ -143,7 +143,7 @@ class SandboxRunner:
             )
             lock = await executor.resolve(execution, sink)
             if isinstance(executor, Installer) and request.claim.runnable_id is not None:
-                # It is deployed. What cannot be installed is no lock that anybody could run with; and the first job need not wait.
+                # Deployed: the first job need not wait, and what cannot be installed is no lock to run with.
                 await executor.install(replace(execution, lock=lock), sink)
             return lock
         except SandboxUnavailable as exc:
