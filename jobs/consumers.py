@@ -141,6 +141,8 @@ class JobConsumer(_Consumer):
     """One job: its log from an offset on and its state, until it is over; of a flow the states of its steps too."""
 
     _flow: FlowFollower | None = None
+    # What the client asked to watch last; it may ask before we know who it is.
+    _wish: tuple[dict[str, int] | None] | None = None
     _picture: "asyncio.Task[None] | None" = None
 
     def authorize(self) -> JobRow:
@@ -160,7 +162,7 @@ class JobConsumer(_Consumer):
             await self._serve_job(job.id)
             return
         self._flow = FlowFollower(job.id)
-        self._flow.choose(_iterations(self.query("watch")))
+        self._flow.choose(_iterations(self.query("watch")) if self._wish is None else self._wish[0])
         self._picture = asyncio.create_task(self._serve_flow(self._flow), name="websocket flow")
         try:
             await self._serve_job(job.id)
@@ -168,12 +170,15 @@ class JobConsumer(_Consumer):
             await self._end_picture()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        if self._flow is None or not text_data or len(text_data) > _LONGEST_WISH:
+        if not text_data or len(text_data) > _LONGEST_WISH:
             return
         with contextlib.suppress(ValueError, RecursionError):
             wish = json.loads(text_data)
             if isinstance(wish, dict) and "watch" in wish:
-                self._flow.choose(None if wish["watch"] is None else _iterations(json.dumps(wish["watch"])))
+                chosen = None if wish["watch"] is None else _iterations(json.dumps(wish["watch"]))
+                self._wish = (chosen,)
+                if self._flow is not None:
+                    self._flow.choose(chosen)
 
     async def _serve_flow(self, flow: FlowFollower) -> None:
         try:

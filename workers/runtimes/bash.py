@@ -10,7 +10,8 @@ from typing import Any
 from workers.runtimes import failures, results
 from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
 from workers.runtimes.output import OutputPump
-from workers.sandbox import Ended, Program, ProgramTimedOut
+from workers.runtimes.program_runs import run_program
+from workers.sandbox import Ended, Program
 
 _SCRIPT = "main.sh"
 _ASSIGNMENT = re.compile(
@@ -29,7 +30,6 @@ class Bash:
 
     async def run(self, execution: Execution, log: LogSink) -> Outcome:
         """See Executor.run."""
-        limits = execution.limits
         code = execution.code.replace("\r\n", "\n")
         order = positional_order(code) if execution.arg_order is None else execution.arg_order
         program = Program(
@@ -40,15 +40,7 @@ class Bash:
             argv=["bash", "-e", _SCRIPT, *positional_args(order, execution.args)],
             result_files={"J": "result.json", "O": "result.out"},
         )
-        pump = OutputPump(log, limits)
-        try:
-            ended = await self._host.run(
-                program, limits=limits, on_output=pump.feed, timeout_s=execution.timeout_s
-            )
-        except ProgramTimedOut:
-            raise failures.timed_out(execution.timeout_s) from None
-        finally:
-            pump.close()
+        ended, pump = await run_program(self._host, program, execution, log)
         try:
             result = await _result(ended, execution, pump)
         except ExecutionFailed as failed:

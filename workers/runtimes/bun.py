@@ -12,15 +12,14 @@ from pathlib import Path
 from jobs.dependencies.files import file_path, files_read
 from jobs.dependencies.typescript import header_comments, packages
 from workers.cache import Cache
-from workers.runtimes import failures
 from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
 from workers.runtimes.javascript import call, npm_failures, npm_lock, outcome
 from workers.runtimes.javascript.npm import QUIET, REGISTRY_TIMEOUT_S, Npm
 from workers.runtimes.javascript.npm_lock import NpmLock, WrongPackages
-from workers.runtimes.output import OutputPump
+from workers.runtimes.program_runs import run_program
 from workers.runtimes.tool_runs import run_tool
 from workers.runtimes.tools import ToolSpec
-from workers.sandbox import Program, ProgramTimedOut
+from workers.sandbox import Program
 
 BUN = ToolSpec(
     name="Bun",
@@ -123,15 +122,7 @@ class Bun:
             argv=[*argv, call.WRAPPER],
             result_files=call.RESULT_FILES,
         )
-        pump = OutputPump(log, execution.limits)
-        try:
-            ended = await self._site.host.run(
-                program, limits=execution.limits, on_output=pump.feed, timeout_s=execution.timeout_s
-            )
-        except ProgramTimedOut:
-            raise failures.timed_out(execution.timeout_s) from None
-        finally:
-            pump.close()
+        ended, pump = await run_program(self._site.host, program, execution, log)
         if ended.exit_code == 127 and argv[0] == "node" and "E" not in ended.values:
             raise ExecutionFailed(
                 {

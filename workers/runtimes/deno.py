@@ -13,16 +13,15 @@ from pathlib import Path
 from jobs.dependencies.typescript import package, specifiers
 from jobs.signatures.syntax_trees import plain_lines
 from workers.cache import Cache
-from workers.runtimes import failures
 from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
 from workers.runtimes.javascript import call, deno_failures, outcome
 from workers.runtimes.javascript.npm import FROM_WORKER, npmrc
 from workers.runtimes.javascript.npm_failures import dependency_error
 from workers.runtimes.javascript.npm_lock import EMPTY
-from workers.runtimes.output import OutputPump
+from workers.runtimes.program_runs import run_program
 from workers.runtimes.tool_runs import run_tool
 from workers.runtimes.tools import ToolSpec
-from workers.sandbox import Program, ProgramTimedOut
+from workers.sandbox import Program
 
 DENO = ToolSpec(name="Deno", programs=("deno",), install="pip install deno (it is in requirements.txt)")
 
@@ -85,15 +84,7 @@ class Deno:
                 argv=[str(self._deno.path), *_RUN, *lock, call.WRAPPER],
                 result_files=call.RESULT_FILES,
             )
-            pump = OutputPump(log, execution.limits)
-            try:
-                ended = await self._site.host.run(
-                    program, limits=execution.limits, on_output=pump.feed, timeout_s=execution.timeout_s
-                )
-            except ProgramTimedOut:
-                raise failures.timed_out(execution.timeout_s) from None
-            finally:
-                pump.close()
+            ended, pump = await run_program(self._site.host, program, execution, log)
         return await outcome.of(ended, execution, pump.last_lines)
 
     async def resolve(self, execution: Execution, log: LogSink) -> str:

@@ -20,12 +20,12 @@ from jobs.signatures.sql import Parameter, typ_of
 from workers.cache import Cache
 from workers.runtimes import failures, results
 from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
-from workers.runtimes.output import OutputPump
+from workers.runtimes.program_runs import run_program
 from workers.runtimes.sql.duckdb_attach import with_resources
 from workers.runtimes.sql.duckdb_program import RESULT
 from workers.runtimes.sql.script import SqlJob, bad_argument, sql_job
 from workers.runtimes.sql.statements import Statement
-from workers.sandbox import Ended, Program, ProgramTimedOut
+from workers.sandbox import Ended, Program
 
 _MEMORY_SHARE = 0.7  # of the job's memory that DuckDB may use before it spills to /tmp
 _PACKAGES = ("_duckdb", "orjson")
@@ -91,15 +91,7 @@ class Duckdb:
             },
             result_files={"J": RESULT},
         )
-        pump = OutputPump(log, limits)
-        try:
-            ended = await self._host.run(
-                program, limits=limits, on_output=pump.feed, timeout_s=execution.timeout_s
-            )
-        except ProgramTimedOut:
-            raise failures.timed_out(execution.timeout_s) from None
-        finally:
-            pump.close()
+        ended, _ = await run_program(self._host, program, execution, log)
         try:
             return Outcome(
                 result_json=await _result(ended, execution, passwords),

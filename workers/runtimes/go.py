@@ -13,7 +13,8 @@ from workers.runtimes import failures, results
 from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
 from workers.runtimes.go_builds import RESOLVE_TIMEOUT_S, Builds, Source
 from workers.runtimes.output import OutputPump
-from workers.sandbox import Ended, Program, ProgramTimedOut
+from workers.runtimes.program_runs import run_program
+from workers.sandbox import Ended, Program
 
 ENTRYPOINT_OVERRIDE = "_ENTRYPOINT_OVERRIDE"
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
@@ -54,26 +55,18 @@ class Go:
         """See Executor.run. The time it takes to compile does not count against the script's timeout."""
         limits = execution.limits
         args = {key: value for key, value in execution.args.items() if key != ENTRYPOINT_OVERRIDE}
-        pump = OutputPump(log, limits)
-        try:
-            async with self._builds.program(
-                _source(execution), registries=execution.registries, log=log
-            ) as executable:
-                program = Program(
-                    # Collecting garbage a little more often beats dying of it.
-                    env={"GOMEMLIMIT": str(limits.memory_bytes * 9 // 10), **execution.env},
-                    share=execution.share,
-                    files={"args.json": json.dumps(args, ensure_ascii=False)},
-                    argv=[str(executable)],
-                    result_files={"J": "result.json", "M": "error.json"},
-                )
-                ended = await self._host.run(
-                    program, limits=limits, on_output=pump.feed, timeout_s=execution.timeout_s
-                )
-        except ProgramTimedOut:
-            raise failures.timed_out(execution.timeout_s) from None
-        finally:
-            pump.close()
+        async with self._builds.program(
+            _source(execution), registries=execution.registries, log=log
+        ) as executable:
+            program = Program(
+                # Collecting garbage a little more often beats dying of it.
+                env={"GOMEMLIMIT": str(limits.memory_bytes * 9 // 10), **execution.env},
+                share=execution.share,
+                files={"args.json": json.dumps(args, ensure_ascii=False)},
+                argv=[str(executable)],
+                result_files={"J": "result.json", "M": "error.json"},
+            )
+            ended, pump = await run_program(self._host, program, execution, log)
         try:
             result = await _result(ended, execution, pump)
         except ExecutionFailed as failed:

@@ -12,8 +12,9 @@ from workers.runtimes import failures, results
 from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
 from workers.runtimes.output import OutputPump
 from workers.runtimes.php_packages import Packages
+from workers.runtimes.program_runs import run_program
 from workers.runtimes.tools import ToolSpec
-from workers.sandbox import Ended, Program, ProgramTimedOut
+from workers.sandbox import Ended, Program
 
 PHP = ToolSpec(
     name="PHP", programs=("php",), install="Debian, Ubuntu: apt install php-cli; Alpine: apk add php83-cli"
@@ -46,20 +47,9 @@ class Php:
 
     async def run(self, execution: Execution, log: LogSink) -> Outcome:
         """See Executor.run."""
-        pump = OutputPump(log, execution.limits)
         packages = self._packages.autoloader(execution.lock, log) if execution.lock else nullcontext(None)
-        try:
-            async with packages as autoloader:
-                ended = await self._host.run(
-                    self._program(execution, autoloader),
-                    limits=execution.limits,
-                    on_output=pump.feed,
-                    timeout_s=execution.timeout_s,
-                )
-        except ProgramTimedOut:
-            raise failures.timed_out(execution.timeout_s) from None
-        finally:
-            pump.close()
+        async with packages as autoloader:
+            ended, pump = await run_program(self._host, self._program(execution, autoloader), execution, log)
         try:
             result = await _result(ended, execution, pump)
         except ExecutionFailed as failed:

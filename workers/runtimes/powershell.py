@@ -7,9 +7,9 @@ from pathlib import Path
 
 from workers.runtimes import failures, results
 from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
-from workers.runtimes.output import OutputPump
+from workers.runtimes.program_runs import run_program
 from workers.runtimes.tools import ToolSpec
-from workers.sandbox import Ended, Limits, Program, ProgramTimedOut
+from workers.sandbox import Ended, Limits, Program
 
 POWERSHELL = ToolSpec(
     name="PowerShell",
@@ -40,18 +40,7 @@ class PowerShell:
 
     async def run(self, execution: Execution, log: LogSink) -> Outcome:
         """See Executor.run."""
-        pump = OutputPump(log, execution.limits)
-        try:
-            ended = await self._host.run(
-                program(execution, str(self._pwsh.path)),
-                limits=execution.limits,
-                on_output=pump.feed,
-                timeout_s=execution.timeout_s,
-            )
-        except ProgramTimedOut:
-            raise failures.timed_out(execution.timeout_s) from None
-        finally:
-            pump.close()
+        ended, pump = await run_program(self._host, program(execution, str(self._pwsh.path)), execution, log)
         try:
             result = await result_of(
                 ended, execution.limits, last_line=pump.last_line, last_lines=pump.last_lines

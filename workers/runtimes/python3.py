@@ -14,12 +14,12 @@ from jobs.dependencies.python_comments import HINT, WrongRequirement, python_spe
 from jobs.dependencies.python_packages import package_of
 from workers.runtimes import failures, python_uv, results
 from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
-from workers.runtimes.output import OutputPump
+from workers.runtimes.program_runs import run_program
 from workers.runtimes.python_environments import Environments, Wanted
 from workers.runtimes.python_locks import PythonLock, read_lock, write_lock
 from workers.runtimes.python_resolver import compile_requirements
 from workers.runtimes.python_versions import NoSuchPython, Python, choose, found_pythons, of_minor
-from workers.sandbox import Ended, JobHost, Program, ProgramTimedOut
+from workers.sandbox import Ended, JobHost, Program
 
 ENTRYPOINT_OVERRIDE = "_ENTRYPOINT_OVERRIDE"
 
@@ -104,19 +104,7 @@ class Python3:
             yield folder
 
     async def _run(self, execution: Execution, host: JobHost, folder: Path | None, log: LogSink) -> Outcome:
-        limits = execution.limits
-        pump = OutputPump(log, limits)
-        try:
-            ended = await host.run(
-                self._program(execution, folder),
-                limits=limits,
-                on_output=pump.feed,
-                timeout_s=execution.timeout_s,
-            )
-        except ProgramTimedOut:
-            raise failures.timed_out(execution.timeout_s) from None
-        finally:
-            pump.close()
+        ended, _ = await run_program(host, self._program(execution, folder), execution, log)
         preprocessed = ended.values.get("A")
         args_json = None
         try:
