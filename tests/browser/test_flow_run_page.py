@@ -1,11 +1,13 @@
 """A flow's run in the browser: watched live, approved, restarted, by keyboard, on a phone, and when it is large."""
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import pytest
+import websockets.sync.client
 from playwright.sync_api import Page, WebSocketRoute, expect
 
 from jobs import flow_runs, runs
@@ -14,6 +16,7 @@ from jobs.models import CompletedJob, new_job_id
 from tests.browser.flows import EXAMPLE, branch_one, loop, script, wide_flow
 from tests.browser.site import Person
 from tests.flow_rows import FlowRows
+from workspaces import tokens
 
 pytestmark = pytest.mark.browser
 
@@ -318,6 +321,23 @@ def test_an_iteration_is_chosen_and_stays_after_a_reload(
     expect(panel(page).get_by_role("list", name="Iterations").get_by_role("listitem")).to_have_count(1)
     panel(page).get_by_role("button", name="First failed").click()
     expect(node(page, "e")).to_have_attribute("data-status", "failure")
+
+
+def test_an_iteration_that_is_asked_for_at_once_is_told_about(
+    ada: Person, rows: Callable[..., FlowRows]
+) -> None:
+    run, token = half_done(rows), tokens.create_session(ada.account)
+    address = f"{ada.site.url.replace('http', 'ws', 1)}/ws/w/{ada.workspace.id}/jobs/{run.id}?token={token}"
+
+    with websockets.sync.client.connect(address) as socket:
+        socket.send('{"watch": {"c": 9}}')  # the server is still finding out who asks
+
+        deadline = time.monotonic() + 10
+        status = ""
+        while status != "failure":
+            message = json.loads(socket.recv(timeout=deadline - time.monotonic()))
+            if message["type"] == "flow" and message["whole"]:
+                status = message["states"]["e"]["status"]
 
 
 def test_one_step_of_five_hundred_changes_without_a_pause(
