@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
+
 from jobs import locks
 from jobs.dependencies.files import reached
 from jobs.flows import deployed
-from jobs.models import FlowVersion, Job
+from jobs.models import Flow, FlowVersion, Job
 from workspaces.errors import NotFound
 
 STATUS = locks.STATUS
@@ -64,17 +66,26 @@ def begin(job_id: UUID, workspace_id: str) -> Begun:
 
 
 def finish(begun: Begun, found: Mapping[str, str]) -> dict[str, Any]:
-    """Write the locks, by module id; answers the job's result. May be done twice."""
-    value, changed = with_locks(begun.value, found)
+    """Write the locks, by module id; answers the job's result. May be done twice.
+
+    They are put into the version as it is now: another job may have locked other modules of it meanwhile.
+    """
     if begun.version is None:
+        value, changed = with_locks(begun.value, found)
         return {"status": STATUS, "updated_flow_value": value, "modified_ids": changed}
-    deployed.record_locks(begun.version, value=value if changed else None, error_logs=None)
-    if begun.path is not None:
-        imports = {
-            id: reached(str(script.get("language")), str(script.get("content")), f"{begun.path}/{id}")
-            for id, script in _inline_scripts(value)
-        }
-        locks.remember_imports_of_flow(begun.workspace_id, begun.path, imports)
+    with transaction.atomic():
+        version = FlowVersion.objects.select_for_update().filter(pk=begun.version).first()
+        if version is None:
+            return {"status": STATUS, "modified_ids": []}
+        value, changed = with_locks(version.value, found)
+        deployed.record_locks(version.pk, value=value if changed else None, error_logs=None)
+        path = version.path
+        if Flow.objects.filter(workspace=begun.workspace_id, path=path, version_id=version.pk).exists():
+            imports = {
+                id: reached(str(script.get("language")), str(script.get("content")), f"{path}/{id}")
+                for id, script in _inline_scripts(value)
+            }
+            locks.remember_imports_of_flow(begun.workspace_id, path, imports)
     return {"status": STATUS, "modified_ids": changed}
 
 

@@ -202,6 +202,33 @@ def test_modules_whose_imports_changed_are_locked_again_although_they_have_a_loc
     assert [script.id for script in locking.begin(job.pk, "acme").scripts] == ["a"]
 
 
+def test_two_jobs_that_lock_one_version_at_once_both_leave_their_locks(alice):
+    value = [{"id": id, "value": inline(f"import {id}")} for id in ("a", "b")]
+    version = deployed.create_flow(alice, draft(PATH, *value))
+    first = locking.begin(version.dependency_job, "acme")
+    second = locking.begin(version.dependency_job, "acme")
+
+    locking.finish(first, {"a": "lock of a"})
+    locking.finish(second, {"b": "lock of b"})
+
+    version.refresh_from_db()
+    assert [module["value"]["lock"] for module in version.value["modules"]] == ["lock of a", "lock of b"]
+
+
+def test_an_old_version_that_is_locked_late_does_not_say_what_the_live_one_imports(alice):
+    old = deployed.create_flow(alice, draft(PATH, {"id": "a", "value": inline("from f.ops.old import x")}))
+    late = locking.begin(old.dependency_job, "acme")
+    new = deployed.update_flow(
+        alice, PATH, draft(PATH, {"id": "a", "value": inline("from f.ops.new import x")})
+    )
+    locking.finish(locking.begin(new.dependency_job, "acme"), {"a": ""})
+
+    locking.finish(late, {"a": ""})
+
+    edges = DependencyEdge.objects.filter(imported_path__startswith="f/")
+    assert [edge.imported_path for edge in edges] == ["f/ops/new"]
+
+
 def test_a_flow_whose_dependencies_cannot_be_resolved_says_why(alice):
     version = deployed.create_flow(alice, draft(PATH, {"id": "a", "value": inline("import nonesuch")}))
 

@@ -138,7 +138,7 @@ import os, subprocess
 def main():
     status = dict(line.split(":", 1) for line in open("/proc/self/status"))
     written = []
-    for path in ("/usr/x", "/etc/x", "/x", "/.shares/x", os.environ.get("PROBE", "/root/x")):
+    for path in ("/usr/x", "/etc/x", "/x", "/.shares/x", os.environ.get("PROBE", "/home/x")):
         try:
             open(path, "w")
             written.append(path)
@@ -196,7 +196,8 @@ covers_off()
 note("remounted", remounted)
 note("hidden after", lambda: os.listdir(hidden))
 note("environments", environments)
-note("host", lambda: [path for path in ("/root/.bashrc", "/etc/shadow", "/.old/etc/passwd") if os.access(path, os.R_OK)])
+SECRETS = (os.path.expanduser("~root/.bashrc"), "/etc/shadow", "/.old/etc/passwd")
+note("host", lambda: [path for path in SECRETS if os.access(path, os.R_OK)])
 note("written", lambda: [path for path in ("/usr/x", "/etc/x") if os.open(path, os.O_CREAT | os.O_WRONLY)])
 note("killed", lambda: [pid for pid in {pids} if os.kill(pid, 0) is None])
 note("root", lambda: os.getuid() == 0)
