@@ -58,20 +58,20 @@ Where the time goes
     `python -m workers.runtimes.bench_probe` measures it again.
 """
 
-from workers.sandbox.host import (
+from workers.sandbox.host import JobHost
+from workers.sandbox.pool import HostPool, preloadable
+from workers.sandbox.programs import (
     ISOLATIONS,
     Ended,
     Environment,
     Isolation,
     IsolationRefused,
-    JobHost,
     Limits,
     Program,
     ProgramTimedOut,
     SandboxUnavailable,
     SharedFolderLost,
 )
-from workers.sandbox.pool import HostPool, preloadable
 
 __all__ = [
     "ISOLATIONS",

@@ -13,131 +13,39 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 from workers.job_process import packets, processes
 from workers.sandbox import ownership
+from workers.sandbox.program_run import Run, Sandbox
+from workers.sandbox.programs import (
+    ISOLATIONS,
+    Ended,
+    Environment,
+    Isolation,
+    IsolationRefused,
+    Limits,
+    Program,
+    ProgramTimedOut,
+    SandboxUnavailable,
+    SharedFolderLost,
+)
 
 logger = logging.getLogger(__name__)
-
-Isolation = Literal["namespaces", "user-namespaces", "none"]
-ISOLATIONS: tuple[Isolation, ...] = ("namespaces", "user-namespaces", "none")
 
 _PACKAGE_FOLDER = Path(__file__).resolve().parent.parent  # holds job_process
 _BOOTSTRAP = (
     "import sys; sys.path.insert(0, {folder!r}); from job_process import fork_server; sys.path.pop(0); "
     "fork_server.main({fd})"
 )
-_READ_BYTES = 65_536
 _RESTART_DELAYS_S = (0.05, 0.5, 2.0, 10.0)
 _START_TIMEOUT_S = 30.0
 _KILL_TIMEOUT_S = 5.0  # after which a fork server that runs code of packages is not believed any more
 _NO_SERVER = 0  # fork servers are counted from 1
 _TOP_UP_DELAY_S = 0.01  # short jobs are over by then
-
-
-class SandboxUnavailable(Exception):
-    """The job could not be started, or its sandbox was lost under it; the script is not to blame."""
-
-
-class SharedFolderLost(Exception):
-    """The folder that the program shares with earlier ones is gone, with the fork server that held it."""
-
-
-class IsolationRefused(SandboxUnavailable):
-    """This machine offers no isolation and the policy asks for it."""
-
-
-class ProgramTimedOut(Exception):
-    """The program ran longer than it may; all of it was killed. `peak_kb` is what was seen of its memory."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """What one job may use. Bytes unless the name says otherwise."""
-
-    memory_bytes: int = 2 << 30  # of each process (private writable memory), and of all together with /tmp
-    output_bytes: int = 50 << 20  # of log; the rest is dropped, the job goes on
-    result_bytes: int = 500 << 20
-    line_bytes: int = 1 << 20  # of one line that means something: the last one of bash, one of a stream
-    processes: int = 512
-    open_files: int = 4096
-    file_bytes: int = 4 << 30  # of one file
-
-
-@dataclass(frozen=True, kw_only=True)
-class Program:
-    """What to run. Either `python` (see job_process.python_main.run) or `argv`, found on the PATH of `env`."""
-
-    env: Mapping[str, str]
-    files: Mapping[str, str] = field(default_factory=dict)  # text by path in the job's folder
-    argv: Sequence[str] = ()
-    python: Mapping[str, Any] | None = None
-    result_files: Mapping[str, str] = field(default_factory=dict)  # path by kind (a capital letter)
-    # Programs with the same name here share a folder: ./shared, and /shared too where jobs have a file system view of
-    # their own. It is in memory there, as large as a job's /tmp, and counts for no job. See JobHost.drop_share.
-    share: str | None = None
-    # Folders that this program may change, absolute, below the host's `writable_root`; it sees them under this very path.
-    # Each is for one program at a time: the job's user owns it meanwhile, we when run() returns (see take_back).
-    writable: Sequence[str] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Environment:
-    """Packages that a fork server imports once for its jobs; what that means for it: job_process.environment_server."""
-
-    paths: Sequence[str]  # folders with the packages, below a `read_only` path of the host
-    modules: Sequence[str]  # to import: preloadable (see pool) and wanted by jobs
-    memory_bytes: int  # that importing may take
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ended:
-    """How a program ended. No process of it is left."""
-
-    exit_code: int  # negative: the signal that killed it
-    peak_kb: int
-    over_memory: bool  # killed because all its processes together used too much
-    values: Mapping[str, bytes]  # what it sent and its result files, by kind
-    overflowed: frozenset[str]  # kinds larger than result_bytes; their values are cut off
-    # Seconds: sandbox (waiting for a prepared one), send, job (until its process was dead), teardown (until nothing
-    # of it ran any more and all its output was read); and prepare, which was spent before there was a job.
-    timings: Mapping[str, float]
-
-
-class _Sandbox:
-    """One prepared sandbox. `gone` is done when the fork server has buried it."""
-
-    def __init__(
-        self, number: int, gone: asyncio.Future[None], wanted_by: asyncio.Future[_Sandbox] | None = None
-    ) -> None:
-        self.number = number
-        self.gone = gone
-        self.wanted_by = wanted_by  # made for one program, which waits for it; None: for whichever comes
-        self.log = -1
-        self.uid = -1  # of its job
-        self.job: socket.socket | None = None
-        self.guard: socket.socket | None = None
-        self.is_used = False
-
-    def attach(self, uid: int, fds: Sequence[int]) -> None:
-        self.uid = uid
-        self.log, job, guard = fds
-        os.set_blocking(self.log, False)
-        self.job, self.guard = socket.socket(fileno=job), socket.socket(fileno=guard)
-        self.job.setblocking(False)
-        self.guard.setblocking(False)
-
-    def close(self) -> None:
-        if self.job is None or self.guard is None:
-            return
-        self.job.close()
-        self.guard.close()
-        os.close(self.log)
-        self.job = self.guard = None
 
 
 class JobHost:
@@ -209,10 +117,10 @@ class JobHost:
         self._loop: asyncio.AbstractEventLoop
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._sandboxes: dict[int, _Sandbox] = {}
-        self._ready: deque[_Sandbox] = deque()
+        self._sandboxes: dict[int, Sandbox] = {}
+        self._ready: deque[Sandbox] = deque()
         self._coming = 0  # asked for, not ready yet
-        self._waiting: deque[asyncio.Future[_Sandbox]] = deque()
+        self._waiting: deque[asyncio.Future[Sandbox]] = deque()
         self._next_number = 1
         self._restart: asyncio.Task[None] | None = None
         self._is_closing = False
@@ -333,7 +241,7 @@ class JobHost:
             sandbox = await self._acquire_own(program.share, writable)
         acquired = time.monotonic()
         try:
-            run = _Run(self._loop, sandbox, limits.result_bytes, on_output)
+            run = Run(self._loop, sandbox, limits.result_bytes, on_output)
         except OSError as error:
             if self._environment is None:
                 raise
@@ -408,12 +316,12 @@ class JobHost:
 
     # --- sandboxes ---
 
-    async def _acquire(self) -> _Sandbox:
+    async def _acquire(self) -> Sandbox:
         if self._is_closing:
             raise SandboxUnavailable("the job host is closed")
         if self._ready:
             return self._taken(self._ready.popleft())
-        waiter: asyncio.Future[_Sandbox] = self._loop.create_future()
+        waiter: asyncio.Future[Sandbox] = self._loop.create_future()
         self._waiting.append(waiter)
         self._top_up()
         try:
@@ -423,7 +331,7 @@ class JobHost:
                 self._offer(waiter.result())
             raise
 
-    async def _acquire_own(self, share: str | None, writable: Sequence[str]) -> _Sandbox:
+    async def _acquire_own(self, share: str | None, writable: Sequence[str]) -> Sandbox:
         """A sandbox with folders of its own. Made when it is wanted: a folder cannot be put into a prepared one."""
         while self._control is None or self._is_closing:
             if self._is_closing:
@@ -434,18 +342,18 @@ class JobHost:
                 "The folder ./shared of this flow is lost: the process of the worker that held it ended, or too many "
                 "flows with such a folder are under way on this worker."
             )
-        wanted_by: asyncio.Future[_Sandbox] = self._loop.create_future()
+        wanted_by: asyncio.Future[Sandbox] = self._loop.create_future()
         self._spawn(wanted_by, share, writable)
         return self._taken(await wanted_by)
 
     def _spawn(
         self,
-        wanted_by: asyncio.Future[_Sandbox] | None = None,
+        wanted_by: asyncio.Future[Sandbox] | None = None,
         share: str | None = None,
         writable: Sequence[str] = (),
     ) -> None:
         number, self._next_number = self._next_number, self._next_number + 1
-        self._sandboxes[number] = _Sandbox(number, self._loop.create_future(), wanted_by)
+        self._sandboxes[number] = Sandbox(number, self._loop.create_future(), wanted_by)
         request: dict[str, Any] = {"op": "spawn", "id": number}
         if share is not None:
             request["share"] = share
@@ -453,11 +361,11 @@ class JobHost:
             request["writable"] = list(writable)
         self._tell(request)
 
-    def _taken(self, sandbox: _Sandbox) -> _Sandbox:
+    def _taken(self, sandbox: Sandbox) -> Sandbox:
         sandbox.is_used = True
         return sandbox
 
-    def _offer(self, sandbox: _Sandbox) -> None:
+    def _offer(self, sandbox: Sandbox) -> None:
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -473,12 +381,12 @@ class JobHost:
             self._spawn()
             self._coming += 1
 
-    async def _kill(self, sandbox: _Sandbox) -> None:
+    async def _kill(self, sandbox: Sandbox) -> None:
         """Have all processes of `sandbox` killed and wait for it, also when cancelled meanwhile."""
         self._tell({"op": "kill", "id": sandbox.number})
         await _to_the_end(self._confirmed(sandbox))
 
-    async def _confirmed(self, sandbox: _Sandbox) -> None:
+    async def _confirmed(self, sandbox: Sandbox) -> None:
         """Return when `sandbox` is gone. A server that runs code of packages and does not say so soon has to go, too."""
         limit_s = None if self._environment is None else _KILL_TIMEOUT_S
         await asyncio.wait([sandbox.gone], timeout=limit_s)
@@ -610,7 +518,7 @@ class JobHost:
             self._process.kill()
             self._on_server_death()
 
-    def _on_ready(self, sandbox: _Sandbox, uid: int, fds: Sequence[int]) -> None:
+    def _on_ready(self, sandbox: Sandbox, uid: int, fds: Sequence[int]) -> None:
         sandbox.attach(uid, fds)
         if sandbox.wanted_by is None:
             self._coming -= 1
@@ -707,127 +615,6 @@ class JobHost:
             logger.error("fork server does not start attempt=%s reason=%s", attempt, refusal)
 
 
-class _Run:
-    """One program in one sandbox: what is sent to it and what comes back."""
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        sandbox: _Sandbox,
-        result_bytes: int,
-        on_output: Callable[[bytes], None],
-    ) -> None:
-        assert sandbox.job is not None and sandbox.guard is not None
-        self._loop = loop
-        self._sandbox = sandbox
-        self._job, self._guard = sandbox.job, sandbox.guard
-        self._on_output = on_output
-        self.ended: asyncio.Future[None] = loop.create_future()
-        self.report: dict[str, Any] | None = None
-        self.setup_error: str | None = None
-        self.values: dict[str, bytes] = {}
-        self._from_job = packets.Assembler(self._on_job_value, result_bytes)
-        self._from_guard = packets.Assembler(self._on_guard_value, result_bytes)
-        loop.add_reader(sandbox.log, self._read_log)
-        loop.add_reader(self._job, self._read_packets, self._job, self._from_job)
-        loop.add_reader(self._guard, self._read_packets, self._guard, self._from_guard)
-        sandbox.gone.add_done_callback(self._on_gone)
-
-    @property
-    def overflowed(self) -> set[str]:
-        return self._from_job.overflowed | self._from_guard.overflowed
-
-    async def send(self, program: Program, limits: Limits) -> None:
-        """Give the job process its program and the guard its limits."""
-        job = {
-            "kind": "python" if program.python is not None else "exec",
-            "python": program.python,
-            "argv": list(program.argv),
-            "env": dict(program.env),
-            "files": dict(program.files),
-            "limits": {
-                "memory_bytes": limits.memory_bytes,
-                "processes": limits.processes,
-                "open_files": limits.open_files,
-                "file_bytes": limits.file_bytes,
-            },
-        }
-        guard = {
-            "memory_bytes": limits.memory_bytes,
-            "result_bytes": limits.result_bytes,
-            "result_files": dict(program.result_files),
-        }
-        try:
-            for sock, kind, value in ((self._job, "J", job), (self._guard, "G", guard)):
-                for packet in packets.packets(kind, json.dumps(value).encode()):
-                    try:
-                        sock.send(packet)
-                    except BlockingIOError:
-                        await self._loop.sock_sendall(sock, packet)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it died already; how is about to be known
-
-    def finish(self) -> None:
-        """Read what is left and let go of the sandbox. All its processes have ended."""
-        self._loop.remove_reader(self._sandbox.log)
-        self._loop.remove_reader(self._job)
-        self._loop.remove_reader(self._guard)
-        self._sandbox.gone.remove_done_callback(self._on_gone)
-        while self._read_log():
-            pass
-        while self._read_packets(self._job, self._from_job):
-            pass
-        self._sandbox.close()
-
-    def _read_log(self) -> bool:
-        try:
-            data = os.read(self._sandbox.log, _READ_BYTES)
-        except BlockingIOError:
-            return False
-        if not data:
-            self._loop.remove_reader(self._sandbox.log)
-            return False
-        self._on_output(data)
-        return True
-
-    def _read_packets(self, sock: socket.socket, assembler: packets.Assembler) -> bool:
-        try:
-            packet = sock.recv(packets.PACKET_BYTES)
-        except BlockingIOError:
-            return False
-        except ConnectionResetError:
-            packet = b""
-        if not packet:
-            self._loop.remove_reader(sock)
-            return False
-        assembler.feed(packet)
-        return True
-
-    def _on_job_value(self, kind: str, value: bytes) -> None:
-        self.values.setdefault(kind, value)
-
-    def _on_guard_value(self, kind: str, value: bytes) -> None:
-        if kind == "X":
-            try:
-                self.report = _report(value)
-            except (ValueError, LookupError, TypeError) as error:
-                self.setup_error = f"the guard of the job said what makes no sense: {error!r}"
-            self._end()
-        elif kind == "F":
-            self.setup_error = f"the sandbox failed: {value.decode(errors='replace')}"
-        else:
-            self.values[kind] = value
-
-    def _on_gone(self, gone: asyncio.Future[None]) -> None:
-        while self.report is None and self._read_packets(self._guard, self._from_guard):
-            pass
-        self._end()
-
-    def _end(self) -> None:
-        if not self.ended.done():
-            self.ended.set_result(None)
-
-
 async def _buried(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     await asyncio.to_thread(process.wait)
@@ -846,18 +633,6 @@ async def _to_the_end(awaitable: Awaitable[None]) -> None:
         raise asyncio.CancelledError
     if not future.cancelled():
         future.result()
-
-
-def _report(value: bytes) -> dict[str, Any]:
-    """What a guard says about a job's end. Raises ValueError, LookupError, TypeError when it is not that."""
-    said = json.loads(value)
-    return {
-        "exit_code": int(said["exit_code"]),
-        "peak_kb": int(said["peak_kb"]),
-        "over_memory": bool(said["over_memory"]),
-        "prepare_s": float(said["prepare_s"]),
-        "job_ended_at": float(said["job_ended_at"]),
-    }
 
 
 def _with_real_paths(paths: Sequence[str]) -> list[str]:

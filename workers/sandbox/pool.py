@@ -19,7 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from workers.sandbox.host import Environment, JobHost, SandboxUnavailable, SharedFolderLost
+from workers.sandbox.host import JobHost
+from workers.sandbox.programs import Environment, SandboxUnavailable, SharedFolderLost
 
 K = TypeVar("K")
 logger = logging.getLogger(__name__)

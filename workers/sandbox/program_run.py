@@ -1,0 +1,180 @@
+"""One program in one sandbox: what is sent to it and what comes back, until nothing of it is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from workers.job_process import packets
+from workers.sandbox.programs import Limits, Program
+
+_READ_BYTES = 65_536
+
+
+class Sandbox:
+    """One prepared sandbox. `gone` is done when the fork server has buried it."""
+
+    def __init__(
+        self, number: int, gone: asyncio.Future[None], wanted_by: asyncio.Future[Sandbox] | None = None
+    ) -> None:
+        self.number = number
+        self.gone = gone
+        self.wanted_by = wanted_by  # made for one program, which waits for it; None: for whichever comes
+        self.log = -1
+        self.uid = -1  # of its job
+        self.job: socket.socket | None = None
+        self.guard: socket.socket | None = None
+        self.is_used = False
+
+    def attach(self, uid: int, fds: Sequence[int]) -> None:
+        self.uid = uid
+        self.log, job, guard = fds
+        os.set_blocking(self.log, False)
+        self.job, self.guard = socket.socket(fileno=job), socket.socket(fileno=guard)
+        self.job.setblocking(False)
+        self.guard.setblocking(False)
+
+    def close(self) -> None:
+        if self.job is None or self.guard is None:
+            return
+        self.job.close()
+        self.guard.close()
+        os.close(self.log)
+        self.job = self.guard = None
+
+
+class Run:
+    """The worker's ends of a program."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sandbox: Sandbox,
+        result_bytes: int,
+        on_output: Callable[[bytes], None],
+    ) -> None:
+        assert sandbox.job is not None and sandbox.guard is not None
+        self._loop = loop
+        self._sandbox = sandbox
+        self._job, self._guard = sandbox.job, sandbox.guard
+        self._on_output = on_output
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self.report: dict[str, Any] | None = None
+        self.setup_error: str | None = None
+        self.values: dict[str, bytes] = {}
+        self._from_job = packets.Assembler(self._on_job_value, result_bytes)
+        self._from_guard = packets.Assembler(self._on_guard_value, result_bytes)
+        loop.add_reader(sandbox.log, self._read_log)
+        loop.add_reader(self._job, self._read_packets, self._job, self._from_job)
+        loop.add_reader(self._guard, self._read_packets, self._guard, self._from_guard)
+        sandbox.gone.add_done_callback(self._on_gone)
+
+    @property
+    def overflowed(self) -> set[str]:
+        return self._from_job.overflowed | self._from_guard.overflowed
+
+    async def send(self, program: Program, limits: Limits) -> None:
+        """Give the job process its program and the guard its limits."""
+        job = {
+            "kind": "python" if program.python is not None else "exec",
+            "python": program.python,
+            "argv": list(program.argv),
+            "env": dict(program.env),
+            "files": dict(program.files),
+            "limits": {
+                "memory_bytes": limits.memory_bytes,
+                "processes": limits.processes,
+                "open_files": limits.open_files,
+                "file_bytes": limits.file_bytes,
+            },
+        }
+        guard = {
+            "memory_bytes": limits.memory_bytes,
+            "result_bytes": limits.result_bytes,
+            "result_files": dict(program.result_files),
+        }
+        try:
+            for sock, kind, value in ((self._job, "J", job), (self._guard, "G", guard)):
+                for packet in packets.packets(kind, json.dumps(value).encode()):
+                    try:
+                        sock.send(packet)
+                    except BlockingIOError:
+                        await self._loop.sock_sendall(sock, packet)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it died already; how is about to be known
+
+    def finish(self) -> None:
+        """Read what is left and let go of the sandbox. All its processes have ended."""
+        self._loop.remove_reader(self._sandbox.log)
+        self._loop.remove_reader(self._job)
+        self._loop.remove_reader(self._guard)
+        self._sandbox.gone.remove_done_callback(self._on_gone)
+        while self._read_log():
+            pass
+        while self._read_packets(self._job, self._from_job):
+            pass
+        self._sandbox.close()
+
+    def _read_log(self) -> bool:
+        try:
+            data = os.read(self._sandbox.log, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._loop.remove_reader(self._sandbox.log)
+            return False
+        self._on_output(data)
+        return True
+
+    def _read_packets(self, sock: socket.socket, assembler: packets.Assembler) -> bool:
+        try:
+            packet = sock.recv(packets.PACKET_BYTES)
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            packet = b""
+        if not packet:
+            self._loop.remove_reader(sock)
+            return False
+        assembler.feed(packet)
+        return True
+
+    def _on_job_value(self, kind: str, value: bytes) -> None:
+        self.values.setdefault(kind, value)
+
+    def _on_guard_value(self, kind: str, value: bytes) -> None:
+        if kind == "X":
+            try:
+                self.report = _report(value)
+            except (ValueError, LookupError, TypeError) as error:
+                self.setup_error = f"the guard of the job said what makes no sense: {error!r}"
+            self._end()
+        elif kind == "F":
+            self.setup_error = f"the sandbox failed: {value.decode(errors='replace')}"
+        else:
+            self.values[kind] = value
+
+    def _on_gone(self, gone: asyncio.Future[None]) -> None:
+        while self.report is None and self._read_packets(self._guard, self._from_guard):
+            pass
+        self._end()
+
+    def _end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+def _report(value: bytes) -> dict[str, Any]:
+    """What a guard says about a job's end. Raises ValueError, LookupError, TypeError when it is not that."""
+    said = json.loads(value)
+    return {
+        "exit_code": int(said["exit_code"]),
+        "peak_kb": int(said["peak_kb"]),
+        "over_memory": bool(said["over_memory"]),
+        "prepare_s": float(said["prepare_s"]),
+        "job_ended_at": float(said["job_ended_at"]),
+    }
