@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from jobs.dependencies import WantedFiles
 from workers.runtimes.tools import Tool
-from workers.sandbox import HostPool, JobHost, Limits, SandboxUnavailable
+from workers.sandbox import HostPool, JobHost, Limits, Program, SandboxUnavailable
 
 __all__ = [
     "Closing",
@@ -25,6 +26,8 @@ __all__ = [
     "Resolver",
     "SandboxUnavailable",
     "Site",
+    "WarmProgram",
+    "Warmable",
 ]
 
 
@@ -165,6 +168,30 @@ class Installer(Protocol):
 
     async def install(self, execution: Execution, log: LogSink) -> None:
         """Have what `execution.lock` says ready on this machine. Raises ExecutionFailed: which of it cannot be had."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmProgram:
+    """A program that loads a script once and then answers calls; see workers.dedicated.process for what it speaks."""
+
+    host: JobHost
+    program: Program
+    # How to call a function of the script by name, as the program wants to be told; None: it knows by itself.
+    function: Callable[[str], Mapping[str, Any]] | None
+    # An error as the program told it, in the words and places of the script's author.
+    readable: Callable[[dict[str, Any]], dict[str, Any]]
+
+
+@runtime_checkable
+class Warmable(Protocol):
+    """An executor whose scripts can stay loaded between jobs."""
+
+    def warm(self, execution: Execution, log: LogSink) -> AbstractAsyncContextManager[WarmProgram]:
+        """What to run, with its dependencies installed; they stay as long as the block lasts.
+
+        Raises ExecutionFailed and SandboxUnavailable on entering. `execution.args` are not used.
+        """
         ...
 
 
