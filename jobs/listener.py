@@ -33,6 +33,7 @@ _LONGEST_BACKOFF_S = 5.0
 
 QueueCallback = Callable[[str | None], None]  # the tag that has work; None: any may have
 CancelCallback = Callable[[UUID | None], None]  # the job to look at; None: any
+GroupCallback = Callable[[str | None], None]  # the worker group whose configuration changed; None: any may have
 
 
 class JobWatch:
@@ -76,6 +77,7 @@ class Listener:
         self._watches: defaultdict[str, set[JobWatch]] = defaultdict(set)
         self._queue_callbacks: list[QueueCallback] = []
         self._cancel_callbacks: list[CancelCallback] = []
+        self._group_callbacks: list[GroupCallback] = []
         self._task: asyncio.Task[None] | None = None
         self._connected = asyncio.Event()
 
@@ -153,6 +155,12 @@ class Listener:
         self._cancel_callbacks.append(callback)
         return lambda: self._cancel_callbacks.remove(callback)
 
+    def on_group(self, callback: GroupCallback) -> Callable[[], None]:
+        """Call back with each worker group whose configuration changed. The answer ends the subscription."""
+        assert wakeups.GROUP_CHANNEL in self._channels, "this listener does not hear of worker groups"
+        self._group_callbacks.append(callback)
+        return lambda: self._group_callbacks.remove(callback)
+
     async def _run(self) -> None:
         failures = 0
         while True:
@@ -195,6 +203,8 @@ class Listener:
                 self._call_cancel(UUID(payload))
             except ValueError:  # anybody with a database account can send anything
                 logger.warning("ignored a notification on %s that names no job", channel)
+        elif channel == wakeups.GROUP_CHANNEL:
+            self._call_group(payload)
 
     def _everything_may_have_changed(self) -> None:
         for watches in list(self._watches.values()):
@@ -202,6 +212,7 @@ class Listener:
                 watch.notify()
         self._call_queue(None)
         self._call_cancel(None)
+        self._call_group(None)
 
     def _call_queue(self, tag: str | None) -> None:
         for callback in list(self._queue_callbacks):
@@ -216,6 +227,13 @@ class Listener:
                 callback(job_id)
             except Exception:
                 logger.exception("a cancel callback failed")
+
+    def _call_group(self, group: str | None) -> None:
+        for callback in list(self._group_callbacks):
+            try:
+                callback(group)
+            except Exception:
+                logger.exception("a group callback failed")
 
 
 _listeners: dict[asyncio.AbstractEventLoop, Listener] = {}

@@ -1,9 +1,10 @@
 """Wake-ups: hints that something in the database changed. Losing one costs latency only (DESIGN.md decision 7).
 
 Channels: `wm_queue` carries a tag (a job waits), `wm_job` a comma list of job ids (log or state changed), `wm_cancel` a
-job id (its worker should look at once). Sent as statements of their own once the caller's transaction has committed,
-because NOTIFY takes a lock of the whole database while its transaction commits; at most one a tag every few
-milliseconds from a process. A hint that cannot be sent is logged, not raised: what it tells of has happened.
+job id (its worker should look at once), `wm_group` a worker group (its configuration changed). Sent as statements of
+their own once the caller's transaction has committed, because NOTIFY takes a lock of the whole database while its
+transaction commits; at most one a tag every few milliseconds from a process. A hint that cannot be sent is logged, not
+raised: what it tells of has happened.
 """
 
 import threading
@@ -17,6 +18,7 @@ from django.db import OperationalError, connection, transaction
 QUEUE_CHANNEL = "wm_queue"
 JOB_CHANNEL = "wm_job"
 CANCEL_CHANNEL = "wm_cancel"
+GROUP_CHANNEL = "wm_group"
 NOTIFY = "SELECT pg_notify(%(channel)s, %(payload)s)"
 
 # A worker that was woken looks for all its tags and keeps looking while it finds work, so a second hint within this
@@ -72,6 +74,11 @@ def jobs_changed(job_ids: Iterable[UUID]) -> None:
 def cancel_requested(job_id: UUID) -> None:
     """Tell the worker that runs this job to look at its lease now."""
     transaction.on_commit(lambda: _notify(CANCEL_CHANNEL, str(job_id)), robust=True)
+
+
+def group_changed(group: str) -> None:
+    """Tell the workers of this group to look at its configuration."""
+    transaction.on_commit(lambda: _notify(GROUP_CHANNEL, group), robust=True)
 
 
 def id_payloads(job_ids: Iterable[UUID]) -> Iterator[str]:

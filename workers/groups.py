@@ -1,0 +1,171 @@
+"""The configurations of worker groups: the only module that writes them. For superadmins and devops.
+
+A group exists because workers name it (WORKER_GROUP); a configuration may be there before the first worker, and may be
+missing. Stored in the table `config` as `worker__<group>`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+
+from jobs import wakeups
+from jobs.models import Flow, Script
+from workers import group_config
+from workers.group_config import Difference
+from workers.models import Config
+from workspaces import audit
+from workspaces.access import Identity
+from workspaces.errors import BadRequest, NotFound
+from workspaces.models import ActionKind
+
+PREFIX = "worker__"
+MAX_NAME = 60  # characters; the name becomes a part of each worker's
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_LONGEST_AUDITED = 4000  # characters of one value in the audit log
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What an update did."""
+
+    name: str
+    config: dict[str, Any]
+    differences: list[Difference]  # none: it was like this already, and nothing was written
+    warnings: list[str]  # sentences on what has no effect, or not yet
+
+    @property
+    def restarts_workers(self) -> bool:
+        """Whether the group's workers finish what they run and start again."""
+        return any(found.effect == group_config.Effect.RESTART for found in self.differences)
+
+
+difference = group_config.difference
+
+
+def list_groups() -> list[dict[str, Any]]:
+    """[{name, config}] of the groups that are configured, by name. Whoever shows them decides what may be seen."""
+    rows = Config.objects.filter(name__startswith=PREFIX).order_by("name")
+    return [{"name": row.name.removeprefix(PREFIX), "config": row.config} for row in rows]
+
+
+def get(name: str) -> dict[str, Any] | None:
+    """The configuration of one group; None: it has none, and its workers follow their own settings."""
+    row = Config.objects.filter(pk=PREFIX + name).first()
+    return None if row is None else row.config
+
+
+def update(*, name: str, config: object, actor: Identity) -> Change:
+    """Make `config` (a JSON object) the configuration of group `name`, and tell its workers.
+
+    Raises BadRequest, which names the field that is wrong; PermissionDenied.
+    """
+    actor.require_devops()
+    check_name(name)
+    wanted = group_config.checked(config)
+    with transaction.atomic():
+        row, is_new = _locked(PREFIX + name)
+        differences = difference(row.config, wanted)
+        if is_new or row.config != wanted:
+            Config.objects.filter(pk=row.pk).update(config=wanted)
+            audit.record(
+                actor,
+                "worker_config.update",
+                ActionKind.CREATE if is_new else ActionKind.UPDATE,
+                resource=PREFIX + name,
+                parameters={"changes": [audited(found) for found in differences]},
+            )
+            wakeups.group_changed(name)
+    return Change(
+        name=name,
+        config=wanted,
+        differences=differences,
+        warnings=[*group_config.warnings(wanted), *_missing_runnables(wanted)],
+    )
+
+
+def delete(*, name: str, actor: Identity) -> None:
+    """Forget the configuration of group `name`: its workers follow their own settings. NotFound, PermissionDenied."""
+    actor.require_devops()
+    with transaction.atomic():
+        row = Config.objects.select_for_update().filter(pk=PREFIX + name).first()
+        if row is None:
+            raise NotFound(f"worker group {name[:MAX_NAME]} has no configuration")
+        row.delete()
+        audit.record(
+            actor,
+            "worker_config.delete",
+            ActionKind.DELETE,
+            resource=PREFIX + name,
+            parameters={"changes": [audited(found) for found in difference(row.config, None)]},
+        )
+        wakeups.group_changed(name)
+
+
+def _locked(key: str) -> tuple[Config, bool]:
+    """The row, locked, and whether it was made for it: of two who write at once the second sees what the first wrote."""
+    while True:
+        row = Config.objects.select_for_update().filter(pk=key).first()
+        if row is not None:
+            return row, False
+        row, is_new = Config.objects.get_or_create(pk=key)
+        if is_new:
+            return row, True
+
+
+def check_name(name: str) -> str:
+    """Raises BadRequest unless `name` can be a group's."""
+    if len(name) > MAX_NAME or not _NAME.fullmatch(name):
+        raise BadRequest(
+            f"worker group {name[:MAX_NAME]!r} is not valid; use at most {MAX_NAME} letters, digits, -, _ and ., "
+            "such as gpu"
+        )
+    return name
+
+
+def audited(found: Difference) -> dict[str, Any]:
+    """A difference as the audit log keeps it: {field, before, after, effect}; of variables the names only."""
+    before, after = found.before, found.after
+    if found.field == "env_vars_static":
+        before, after = _names(before, after), _names(after, before)
+    return {
+        "field": found.field,
+        "before": _shortened(before),
+        "after": _shortened(after),
+        "effect": str(found.effect),
+    }
+
+
+def _names(variables: Any, others: Any) -> dict[str, str] | None:
+    """Which variables there are, and whether the other side has another value for them."""
+    if not isinstance(variables, Mapping):
+        return None
+    others = others if isinstance(others, Mapping) else {}
+    return {
+        name: "same value" if others.get(name) == value else "hidden" for name, value in variables.items()
+    }
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _LONGEST_AUDITED:
+        return f"{value[:_LONGEST_AUDITED]} ... ({len(value):,} characters)"
+    return value
+
+
+def _missing_runnables(config: Mapping[str, Any]) -> list[str]:
+    """Sentences on dedicated scripts and flows that do not exist. They may come later: clients push in any order."""
+    said = []
+    wanted = [config.get("dedicated_worker") or "", *(config.get("dedicated_workers") or ())]
+    for entry in dict.fromkeys(filter(None, wanted)):
+        workspace_id, _, path = entry.partition(":")
+        model, what = (Flow, "flow") if path.startswith("flow/") else (Script, "script")
+        rows = model._default_manager.filter(
+            workspace_id=workspace_id, path=path.removeprefix("flow/"), archived=False
+        )
+        if not rows.exists():
+            said.append(
+                f"dedicated {what} {entry} does not exist yet: its workers have nothing to do until it is deployed"
+            )
+    return said
