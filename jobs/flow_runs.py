@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db import transaction
 
 from jobs import concurrency, queue, tags
+from jobs.dedicated import Dedicated, is_dedicated
 from jobs.dependency_runs import StandIns
 from jobs.flows import deployed
 from jobs.flows.restart_plan import Place, Plan, plan
@@ -92,7 +93,9 @@ def run_flow(
         kind=JobKind.FLOW,
         runnable_id=version.pk,
         runnable_path=flow.path,
-        tag=tags.choose_tag(
+        tag=Dedicated(caller.workspace_id, flow.path, is_flow=True).tag
+        if is_dedicated(flow.extra)
+        else tags.choose_tag(
             workspace_id=caller.workspace_id, asked=options.tag or flow.tag, language=FLOW_TAG, args=args
         ),
         args=args,

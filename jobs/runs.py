@@ -16,6 +16,7 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from jobs import canceling, cleanup, concurrency, queue, scripts, tags, wakeups
+from jobs.dedicated import Dedicated, is_dedicated
 from jobs.errors import JobNotFound, QueueTooLong
 from jobs.flows.state import initial_state
 from jobs.flows.value import BadFlow, parse_flow_value
@@ -91,12 +92,7 @@ def run_script(caller: Caller, script: Script, payload: Payload, options: RunOpt
         runnable_id=script.hash,
         runnable_path=script.path,
         language=script.language,
-        tag=tags.choose_tag(
-            workspace_id=caller.workspace_id,
-            asked=options.tag or script.tag,
-            language=script.language,
-            args=args,
-        ),
+        tag=_tag_of(script, options, args),
         args=args,
         created_by=caller.username,
         permissioned_as=permissioned_as,
@@ -111,6 +107,17 @@ def run_script(caller: Caller, script: Script, payload: Payload, options: RunOpt
     else:
         request = replace(request, **_script_limits(script, args))
     return push(caller, request, options, operation="jobs.run.script")
+
+
+def _tag_of(script: Script, options: RunOptions, args: dict[str, Any]) -> str:
+    if is_dedicated(script.extra):
+        return Dedicated(script.workspace_id, script.path).tag
+    return tags.choose_tag(
+        workspace_id=script.workspace_id,
+        asked=options.tag or script.tag,
+        language=script.language,
+        args=args,
+    )
 
 
 def _with_retries(request: queue.JobRequest, script: Script, options: RunOptions) -> queue.JobRequest:
@@ -141,7 +148,8 @@ def _with_retries(request: queue.JobRequest, script: Script, options: RunOptions
         flow_state=initial_state(value, preprocess=has_event),
         tag=tags.choose_tag(
             workspace_id=request.workspace_id,
-            asked=options.tag or script.tag,
+            # The tag of a dedicated script is for its attempts.
+            asked=options.tag or (None if is_dedicated(script.extra) else script.tag),
             language=FLOW_TAG,
             args=request.args,
         ),

@@ -12,6 +12,7 @@ from uuid import UUID
 from django.db import connection
 
 from jobs import sql
+from jobs.dedicated import Dedicated, is_entry
 from jobs.errors import JobNotFound
 
 ALIVE_S = 30  # a worker that reported within this time counts as alive
@@ -40,6 +41,8 @@ class Facts:
     language: str | None = None  # of its code
     missing_tool: str | None = None  # what a live worker says is not installed for this language
     install: str | None = None  # and how to install it
+    workspace_id: str = ""
+    path: str | None = None  # of the script or flow; of a step, that of its flow with the step's id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +104,20 @@ def _no_worker(facts: Facts) -> str:
         return f"{sentence} {facts.draining_workers} that did are shutting down."
     if facts.silent_workers:
         return f"{sentence} {facts.silent_workers} that did stopped reporting."
+    if (entry := _dedicated_entry(facts)) is not None:
+        return f"{sentence} It is dedicated: add {entry} to dedicated_workers of a worker group whose workers are running."
     return f"{sentence} Start one with this tag (WORKER_TAGS), or choose another tag."
+
+
+def _dedicated_entry(facts: Facts) -> str | None:
+    """What a worker group's dedicated_workers must name for workers to listen to this tag, if it is a dedicated one."""
+    path = facts.path or ""
+    outer = path.rpartition("/")[0]  # of a step
+    for at, is_flow in ((path, False), (path, True), (outer, True)):
+        dedicated = Dedicated(facts.workspace_id, at, is_flow)
+        if at and dedicated.tag == facts.tag:
+            return str(dedicated)
+    return facts.tag if is_entry(facts.tag) and "#" not in facts.tag else None
 
 
 def _jobs(count: int) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobs.dedicated import Dedicated
 from jobs.flows.expressions import evaluate_inputs
 from jobs.flows.state import State, initial_state
 from jobs.flows.store import FlowJob, FlowStore, Runnable
@@ -224,6 +225,9 @@ class _Call:
             else:
                 asked, language = self.value.tag_override or runnable.tag, runnable.language or ""
                 fields |= {"kind": JobKind.SCRIPT, "language": language}
+        if runnable is not None and runnable.is_dedicated:
+            is_flow = runnable.value is not None
+            return JobRequest(tag=Dedicated(claim.workspace_id, runnable.path, is_flow).tag, **fields)
         tag = await self.store.choose_tag(
             workspace_id=claim.workspace_id, asked=asked, language=language, args=args
         )

@@ -13,6 +13,7 @@ import psycopg
 from django.db import InterfaceError, OperationalError
 
 from jobs import cleanup, scripts, sql, tags
+from jobs.dedicated import is_dedicated
 from jobs.flows import deployed
 from jobs.flows.protocol import ApprovalEvent, ApprovalEvents, ChildEnded, Counts
 from jobs.flows.state import Ref
@@ -311,6 +312,7 @@ def _find_script(caller: Caller, path: str, hash: int | None) -> Runnable:
         concurrency_time_window_s=extra.get("concurrency_time_window_s"),
         permissioned_as=None if is_self else permissioned_as,
         permissioned_as_email=None if is_self else email,
+        is_dedicated=is_dedicated(extra),
     )
 
 
@@ -332,4 +334,5 @@ def _find_flow(caller: Caller, path: str) -> Runnable:
         permissioned_as=None if is_self else permissioned_as,
         permissioned_as_email=None if is_self else email,
         value=value,
+        is_dedicated=is_dedicated(flow.extra),
     )

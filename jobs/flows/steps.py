@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from jobs import concurrency
+from jobs import concurrency, dedicated
+from jobs.dedicated import Dedicated
 from jobs.flows.naming import with_iteration
 from jobs.flows.protocol import Instant, StartBody, StartFlow, StartStep
 from jobs.flows.state import State
@@ -106,7 +107,7 @@ class StepJobs:
             row["kind"] = JobKind.AI_AGENT
         row |= {
             "args": args,
-            "tag": await self._tag(flow, asked, language, args),
+            "tag": await self._tag(flow, asked, language, args, script),
             "timeout": effect.timeout_s or (script.timeout if script is not None else None),
             "priority": module.priority or job.priority or (script and script.priority) or 0,
             "script_entrypoint_override": "preprocessor" if effect.is_preprocessor else None,
@@ -129,7 +130,7 @@ class StepJobs:
             "runnable_path": runnable.path,
             "flow_innermost_root_job": None,
             "args": args,
-            "tag": await self._tag(flow, runnable.tag, FLOW_TAG, args),
+            "tag": await self._tag(flow, runnable.tag, FLOW_TAG, args, runnable),
             "timeout": runnable.timeout,
             "priority": module.priority or job.priority or runnable.priority or 0,
             "cache_ttl": _first(module.cache_ttl, runnable.cache_ttl),
@@ -204,9 +205,23 @@ class StepJobs:
         check_storable(found)
         return found
 
-    async def _tag(self, flow: OpenFlow, asked: str | None, language: str, args: dict[str, Any]) -> str:
-        """Reference queue.md chapter 4: the steps of a flow with a tag of its own have that tag."""
+    async def _tag(
+        self,
+        flow: OpenFlow,
+        asked: str | None,
+        language: str,
+        args: dict[str, Any],
+        runnable: Runnable | None = None,
+    ) -> str:
+        """Reference queue.md chapter 4: the steps of a flow with a tag of its own have that tag.
+
+        What has dedicated workers of its own goes there, unless the flow around it has some: they run all of it.
+        """
         tag = flow.job.tag
+        if dedicated.is_of_flow(tag, flow.job.workspace_id):
+            return tag
+        if runnable is not None and runnable.is_dedicated:
+            return Dedicated(flow.job.workspace_id, runnable.path, is_flow=runnable.value is not None).tag
         is_own = tag != FLOW_TAG and tag != f"{FLOW_TAG}-{flow.job.workspace_id}"
         if is_own and not flow.value.preserve_step_tags:
             return tag

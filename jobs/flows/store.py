@@ -79,6 +79,7 @@ class Runnable:
     permissioned_as: str | None = None  # on behalf of somebody else
     permissioned_as_email: str | None = None
     value: FlowValue | None = None  # flows
+    is_dedicated: bool = False  # its jobs have a tag of their own (jobs.dedicated)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ SELECT id, statement_timestamp() AS now, waiting.tag, waiting.scheduled_for, wai
        first.ahead::int AS ahead, others.running_with_tag::int AS running_with_tag,
        CASE WHEN waiting.was_due_at IS NOT NULL THEN waiting.concurrency_key END AS held_back_by,
        like_it.running_with_key::int AS running_with_key, like_it.ahead_with_key::int AS ahead_with_key,
-       asked.script_lang AS language, lacking.told->>'missing' AS missing_tool, lacking.told->>'install' AS install
+       waiting.workspace_id, waiting.script_path AS path, asked.script_lang AS language, lacking.told->>'missing' AS missing_tool, lacking.told->>'install' AS install
   FROM queue AS waiting
   LEFT JOIN job AS asked USING (id)
   LEFT JOIN LATERAL (
