@@ -13,7 +13,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import BigIntegerField, F, Func, QuerySet
 
-from jobs import locks
+from jobs import dedicated, locks, tags
 from jobs.models import ALL_LANGUAGES, Draft, Script, ScriptKind
 from jobs.signatures import infer_schema
 from workspaces import audit
@@ -224,6 +224,7 @@ def _checked_values(caller: Caller, draft: ScriptDraft) -> dict[str, Any]:
         raise BadRequest(f"content has {len(draft.content)} characters; at most {MAX_CONTENT} fit")
     if draft.tag is not None and len(draft.tag) > MAX_TAG:
         raise BadRequest(f"tag is longer than {MAX_TAG} characters")
+    tags.require_available(draft.tag, caller.workspace_id)
     if draft.timeout_s is not None and not 0 < draft.timeout_s <= MAX_TIMEOUT_S:
         raise BadRequest(f"timeout is {draft.timeout_s}; expected a number of seconds above 0")
     if draft.priority is not None and not 0 <= draft.priority <= 100:
@@ -236,6 +237,8 @@ def _checked_values(caller: Caller, draft: ScriptDraft) -> dict[str, Any]:
                 f"{name} is a {type(value).__name__}; expected {' or '.join(t.__name__ for t in allowed)}"
             )
     check_storable(draft.extra)
+    if dedicated.is_dedicated(draft.extra):
+        dedicated.check_language(draft.language)
     inference = infer_schema(draft.language, draft.content, previous=draft.schema)
     schema = draft.schema if draft.schema is not None else inference.schema
     check_storable(schema)

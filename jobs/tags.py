@@ -3,11 +3,12 @@
 import json
 import re
 import time
-from collections.abc import Iterable
 from typing import Any
 
 from django.conf import settings
 
+from workspaces import custom_tags as grammar
+from workspaces.custom_tags import CustomTag
 from workspaces.errors import BadRequest
 from workspaces.models import InstanceSetting
 
@@ -42,8 +43,7 @@ DEFAULT_TAGS = [
     "other",
 ]
 _ARGUMENT = re.compile(r"\$args\[([^\]]*)\]")
-_CUSTOM_TAG = re.compile(r"(?P<tag>[^()]+)\((?P<not>\^?)(?P<workspaces>[^()]*)\)")
-_SETTINGS = ("default_tags_per_workspace", "default_tags_workspaces", "custom_tags")
+_SETTINGS = ("default_tags_per_workspace", "default_tags_workspaces", grammar.SETTING)
 _SETTINGS_AGE_S = 5.0  # how long a change of these settings may take to reach every server
 
 _cached: tuple[float, dict[str, Any]] = (-_SETTINGS_AGE_S, {})
@@ -78,39 +78,36 @@ def has_own_default_tags(workspace_id: str) -> bool:
     return bool(values.get("default_tags_per_workspace")) and (not only or workspace_id in only)
 
 
-def custom_tags() -> list[str]:
-    """The instance's custom tags as configured, with their restrictions: `gpu`, `big(acme+umbra)`, `slow(^acme)`."""
-    tags = _instance_settings().get("custom_tags")
-    return [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
+def are_default_tags_per_workspace() -> bool:
+    """Does the instance give workspaces default tags of their own, at least some of them?"""
+    return bool(_instance_settings().get("default_tags_per_workspace"))
+
+
+def custom_tags() -> list[CustomTag]:
+    """The instance's custom tags, with their restrictions, in the order of the setting."""
+    return grammar.parse_known(_instance_settings().get(grammar.SETTING))
 
 
 def custom_tags_for(workspace_id: str) -> list[str]:
-    """The custom tags that jobs of this workspace may ask for, without restrictions."""
-    parsed = [parse_custom_tag(tag) for tag in custom_tags()]
-    return [
-        tag for tag, workspaces, is_excluding in parsed if _admits(workspaces, is_excluding, workspace_id)
-    ]
+    """The names of the custom tags that jobs of this workspace may ask for."""
+    return [tag.name for tag in custom_tags() if tag.admits(workspace_id)]
 
 
-def parse_custom_tag(text: str) -> tuple[str, frozenset[str] | None, bool]:
-    """`gpu(a+b)` -> ("gpu", {a, b}, False); `gpu(^a)` -> ("gpu", {a}, True); `gpu` -> ("gpu", None, False)."""
-    match = _CUSTOM_TAG.fullmatch(text)
-    if match is None:
-        return text, None, False
-    names = re.split(r"[+^]", match["workspaces"])
-    return match["tag"], frozenset(name for name in names if name), bool(match["not"])
+def require_available(asked: str | None, workspace_id: str) -> None:
+    """Raises BadRequest when a tag of a script or flow can never be asked for in this workspace.
 
-
-def _admits(workspaces: Iterable[str] | None, is_excluding: bool, workspace_id: str) -> bool:
-    return workspaces is None or (workspace_id in workspaces) is not is_excluding
+    What depends on the arguments of a run is decided when they are known (`choose_tag`).
+    """
+    if asked and not _ARGUMENT.search(asked):
+        _require_available(interpolate(asked, workspace_id=workspace_id, args={}), workspace_id)
 
 
 def _require_available(tag: str, workspace_id: str) -> None:
-    for name, workspaces, is_excluding in map(parse_custom_tag, custom_tags()):
-        if name == tag and not _admits(workspaces, is_excluding, workspace_id):
-            raise BadRequest(
-                f"tag {tag} is not available in workspace {workspace_id}; a superadmin decides where it is"
-            )
+    restricted = grammar.find(custom_tags(), tag)
+    if restricted is not None and not restricted.admits(workspace_id):
+        raise BadRequest(
+            f"tag {tag} is not available in workspace {workspace_id}; a superadmin decides where it is"
+        )
 
 
 def settings_are_known() -> bool:

@@ -7,7 +7,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from workspaces import audit
+from workspaces import audit, custom_tags, job_limits
 from workspaces.access import Identity
 from workspaces.errors import BadRequest
 from workspaces.models import ActionKind, InstanceSetting
@@ -64,3 +64,10 @@ def _check_value(name: str, value: Any) -> None:
         raise BadRequest(f"setting {name} must be true or false")
     if name == "base_url" and not (isinstance(value, str) and value.startswith(("http://", "https://"))):
         raise BadRequest("setting base_url must start with http:// or https://")
+    if name == custom_tags.SETTING:
+        custom_tags.parse_all(value)
+    if name == job_limits.SETTING:
+        try:
+            job_limits.limits_from_json(value)
+        except ValueError as error:
+            raise BadRequest(f"setting {error}") from None

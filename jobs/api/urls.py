@@ -140,6 +140,7 @@ _workers = [
     ("queue_status", workers.QueueStatus),
     ("custom_tags", workers.CustomTags),
     ("get_default_tags", workers.DefaultTags),
+    ("is_default_tags_per_workspace", workers.DefaultTagsPerWorkspace),
     ("exists_workers_with_tags", workers.ExistsWithTags),
 ]
 _concurrency_groups = [
@@ -169,5 +170,6 @@ urlpatterns = [
     *_under(f"{W}/concurrency_groups", [("list_jobs", concurrency.ListJobsOfKey)]),
     *_under("concurrency_groups", _concurrency_groups),
     *_under("workers", _workers),
+    *_under(f"{W}/workers", [("custom_tags", workers.CustomTagsOfWorkspace)]),
     *_under("jobs", _instance_jobs),
 ]

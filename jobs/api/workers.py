@@ -11,7 +11,7 @@ from jobs import listings, tags
 from jobs.models import WorkerPing
 from jobs.shapes import worker_json
 from jobs.waiting import ALIVE_S
-from workspaces.api.base import InstanceView, flag, page_bounds
+from workspaces.api.base import InstanceView, WorkspaceView, flag, page_bounds
 from workspaces.api.parameters import PAGES, query, switch
 from workspaces.errors import BadRequest
 
@@ -105,9 +105,28 @@ class CustomTags(WorkersView):
         workspace = request.query_params.get("workspace")
         if workspace:
             return Response(tags.custom_tags_for(workspace))
-        if flag(request, "show_workspace_restriction", default=False):
-            return Response(tags.custom_tags())
-        return Response([tags.parse_custom_tag(tag)[0] for tag in tags.custom_tags()])
+        # A restriction names workspaces, which is no business of everybody's.
+        may_see = self.identity.super_admin or self.identity.devops
+        shows_restrictions = may_see and flag(request, "show_workspace_restriction", default=False)
+        return Response([tag.text if shows_restrictions else tag.name for tag in tags.custom_tags()])
+
+
+class CustomTagsOfWorkspace(WorkspaceView):
+    """The custom tags that jobs of the workspace may ask for."""
+
+    domain = "workers"
+
+    @extend_schema(operation_id="getCustomTagsForWorkspace", responses={200: list[str]})
+    def get(self, request: Request, workspace: str) -> Response:
+        return Response(tags.custom_tags_for(self.caller.workspace_id))
+
+
+class DefaultTagsPerWorkspace(WorkersView):
+    """Whether default tags are those of each workspace (`python3-acme`)."""
+
+    @extend_schema(operation_id="isDefaultTagsPerWorkspace", responses={200: bool})
+    def get(self, request: Request) -> Response:
+        return Response(tags.are_default_tags_per_workspace())
 
 
 class DefaultTags(WorkersView):
@@ -119,18 +138,23 @@ class DefaultTags(WorkersView):
 
 
 class ExistsWithTags(WorkersView):
-    """For each tag, whether a live worker listens to it: {tag: bool}."""
+    """For each tag, whether a live worker listens to it: {tag: bool}. `$workspace` in a tag stands for `workspace`."""
 
     @extend_schema(
-        operation_id="existsWorkersWithTags", parameters=[query("tags", "Comma list")], responses={200: dict}
+        operation_id="existsWorkersWithTags",
+        parameters=[query("tags", "Comma list"), query("workspace")],
+        responses={200: dict},
     )
     def get(self, request: Request) -> Response:
-        wanted = [tag for tag in (request.query_params.get("tags") or "").split(",") if tag][:1000]
+        workspace = request.query_params.get("workspace") or ""
+        asked = [tag for tag in (request.query_params.get("tags") or "").split(",") if tag][:1000]
+        # Told by the tag as it was asked for: that is what the client has.
+        wanted = {tag: tag.replace("$workspace", workspace) if workspace else tag for tag in asked}
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT DISTINCT tag FROM worker_ping, unnest(custom_tags) AS tag WHERE tag = ANY(%s::text[])"
                 " AND ping_at > statement_timestamp() - make_interval(secs => %s) AND state = 'running'",
-                [wanted, ALIVE_S],
+                [list(wanted.values()), ALIVE_S],
             )
             present = {row[0] for row in cursor.fetchall()}
-        return Response({tag: tag in present for tag in wanted})
+        return Response({tag: meant in present for tag, meant in wanted.items()})

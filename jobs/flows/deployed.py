@@ -14,7 +14,7 @@ from django.db.models import Q, QuerySet, TextField
 from django.db.models.functions import Cast, Now
 
 from jobs import queue, tags
-from jobs.flows.value import RawScript, fill_ids, parse_flow_value
+from jobs.flows.value import FlowValue, RawScript, ScriptRef, fill_ids, parse_flow_value
 from jobs.models import Draft, Flow, FlowVersion, JobKind, new_job_id
 from jobs.scripts import MAX_TAG, MAX_TIMEOUT_S, checked_on_behalf_of, first_line_with
 from workspaces import audit
@@ -204,6 +204,7 @@ def _checked(caller: Caller, draft: FlowDraft) -> tuple[dict[str, Any], dict[str
     """(columns of the flow, columns of the version). Raises BadRequest naming the field, or the place in the flow."""
     if draft.tag is not None and len(draft.tag) > MAX_TAG:
         raise BadRequest(f"tag is longer than {MAX_TAG} characters")
+    tags.require_available(draft.tag, caller.workspace_id)
     if draft.timeout_s is not None and not 0 < draft.timeout_s <= MAX_TIMEOUT_S:
         raise BadRequest(f"timeout is {draft.timeout_s}; expected a number of seconds above 0")
     if draft.priority is not None and not 0 <= draft.priority <= 100:
@@ -214,7 +215,7 @@ def _checked(caller: Caller, draft: FlowDraft) -> tuple[dict[str, Any], dict[str
             raise BadRequest(f"{name} is a {type(value).__name__}; expected {expected}")
     check_storable([draft.value, draft.schema, draft.extra, draft.summary, draft.description])
     value = fill_ids(draft.value)
-    parse_flow_value(value)
+    _check_tags(parse_flow_value(value), caller.workspace_id)
     settings = {
         "summary": draft.summary,
         "description": draft.description,
@@ -227,6 +228,23 @@ def _checked(caller: Caller, draft: FlowDraft) -> tuple[dict[str, Any], dict[str
         "extra": draft.extra,
     }
     return settings, {"value": value, "schema": draft.schema}
+
+
+def _check_tags(flow: FlowValue, workspace_id: str) -> None:
+    """Raises BadRequest at the first step whose tag is reserved for other workspaces."""
+    for place, module in flow.every_module():
+        value = module.value
+        asked = (
+            value.tag
+            if isinstance(value, RawScript)
+            else value.tag_override
+            if isinstance(value, ScriptRef)
+            else None
+        )
+        try:
+            tags.require_available(asked, workspace_id)
+        except BadRequest as exc:
+            raise BadRequest(f"{place}.value: {exc.message}") from exc
 
 
 # --- reading ---

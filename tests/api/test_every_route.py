@@ -266,6 +266,8 @@ ROUTES: dict[str, Who] = {
     "workers/queue_status": Who.ACCOUNT,
     "workers/custom_tags": Who.ACCOUNT,
     "workers/get_default_tags": Who.ACCOUNT,
+    "workers/is_default_tags_per_workspace": Who.ACCOUNT,
+    W + "workers/custom_tags": Who.MEMBER,
     "workers/exists_workers_with_tags": Who.ACCOUNT,
     "jobs/db_clock": Who.ACCOUNT,
     "jobs/completed/count_by_tag": Who.SUPERADMIN,
