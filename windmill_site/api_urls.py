@@ -5,5 +5,6 @@ from django.urls import include, path
 urlpatterns = [
     path("", include("workspaces.api.urls")),
     path("", include("jobs.api.urls")),
+    path("", include("workers.api.urls")),
     path("", include("windmill_site.instance_urls")),
 ]

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from workspaces.errors import BadRequest
+from workspaces.job_limits import NOTHING, AskedLimits, limits_from_json
 from workspaces.jsontext import check_storable
 from workspaces.names import check_workspace_id, parse_path
 
@@ -56,7 +57,7 @@ class GroupConfig:
     pip_local_dependencies: Sequence[str] = ()
     native_mode: bool = False
     min_alive_workers: int | None = None  # fewer are an alert
-    job_limits: Mapping[str, Any] = field(default_factory=dict)
+    job_limits: AskedLimits = NOTHING
     network: str = ""  # "none": jobs have no network
 
 
@@ -115,7 +116,7 @@ def read(config: object) -> tuple[GroupConfig, list[str]]:
         pip_local_dependencies=usable.get("pip_local_dependencies") or (),
         native_mode=usable.get("native_mode") or False,
         min_alive_workers=usable.get("min_alive_workers_alert_threshold"),
-        job_limits=usable.get("job_limits") or {},
+        job_limits=limits_from_json(usable.get("job_limits")),
         network=usable.get("network") or "",
     )
     return parsed, problems
@@ -167,14 +168,17 @@ def warnings(config: Mapping[str, Any]) -> list[str]:
 
 
 def without_secrets(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration for somebody who may not see the values of variables and the scripts that prepare the host."""
+    """The configuration for everybody: no values of variables, no scripts that prepare the host, no paths of scripts."""
     shown = dict(config)
     for name in ("init_bash", "periodic_script_bash"):
         if shown.get(name):
             shown[name] = HIDDEN
     if isinstance(shown.get("env_vars_static"), dict):
         shown["env_vars_static"] = dict.fromkeys(shown["env_vars_static"], HIDDEN)
-    return {name: value for name, value in shown.items() if name in FIELDS}
+    if isinstance(shown.get("worker_tags"), list):
+        shown["worker_tags"] = [tag for tag in shown["worker_tags"] if ":" not in str(tag)]
+    names_paths = ("dedicated_worker", "dedicated_workers", "autoscaling")
+    return {name: value for name, value in shown.items() if name in FIELDS and name not in names_paths}
 
 
 HIDDEN = "********"
@@ -289,8 +293,10 @@ def _requirement(value: object, where: str) -> None:
 
 
 def _job_limits(value: object, where: str) -> None:
-    if not isinstance(value, dict):
-        raise BadRequest(f'{where} is {_kind(value)}; expected an object such as {{"memory_mb": 512}}')
+    try:
+        limits_from_json(value)
+    except (ValueError, OverflowError) as exc:
+        raise BadRequest(str(exc)) from exc
 
 
 def _network(value: object, where: str) -> None:

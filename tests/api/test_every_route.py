@@ -269,6 +269,14 @@ ROUTES: dict[str, Who] = {
     "workers/is_default_tags_per_workspace": Who.ACCOUNT,
     W + "workers/custom_tags": Who.MEMBER,
     "workers/exists_workers_with_tags": Who.ACCOUNT,
+    # worker groups; devops may do the same
+    "configs/list_worker_groups": Who.ACCOUNT,
+    "configs/list": Who.SUPERADMIN,
+    "configs/get/<name>": Who.SUPERADMIN,
+    "configs/update/<name>": Who.SUPERADMIN,
+    "configs/list_autoscaling_events/<worker_group>": Who.SUPERADMIN,
+    "configs/native_kubernetes_autoscaling_healthcheck": Who.SUPERADMIN,
+    "configs/list_available_python_versions": Who.ACCOUNT,
     "jobs/db_clock": Who.ACCOUNT,
     "jobs/completed/count_by_tag": Who.SUPERADMIN,
 }
@@ -300,6 +308,7 @@ PARAMETERS = {
     "signature": "0" * 64,
     "step_key": "approval",
     "concurrency_key": "acme/script/f/private/script",
+    "worker_group": "default",
 }
 SPECIAL = {
     "folders": {"name": "private"},
@@ -309,6 +318,7 @@ SPECIAL = {
     "flows": {"path": "f/private/flow"},
     "jobs": {"path": "f/private/script"},
     "audit": {"id": "1"},
+    "configs": {"name": "worker__default"},
 }
 # Bodies that would work if the caller had the right.
 BODIES: dict[str, Any] = {

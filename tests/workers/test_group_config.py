@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from workers import group_config
 from workers.group_config import GroupConfig
 from workspaces.errors import BadRequest
+from workspaces.job_limits import AskedLimits
 
 FULL: dict[str, Any] = {
     "worker_tags": ["python3", "gpu", "acme:f/team/script"],
@@ -50,7 +51,7 @@ def test_a_worker_reads_what_it_says() -> None:
         env_vars_allowlist=["AWS_PROFILE"],
         additional_python_paths=["/opt/lib/python"],
         pip_local_dependencies=["numpy", "torch==2.4.0", "requests[socks]>=2"],
-        job_limits={"memory_mb": 512},
+        job_limits=AskedLimits(memory_bytes=512 << 20),
         network="none",
         cache_clear=3,
         min_alive_workers=2,
@@ -89,7 +90,8 @@ def test_a_worker_reads_what_it_says() -> None:
         ({"additional_python_paths": ["/"]}, "a folder below /"),
         ({"additional_python_paths": ["/opt/../etc"]}, "without .."),
         ({"pip_local_dependencies": ["-r /etc/passwd"]}, r"pip_local_dependencies\[0\]"),
-        ({"job_limits": 5}, "job_limits"),
+        ({"job_limits": 5}, "job_limits is 5"),
+        ({"job_limits": {"memory_mb": 10**400}}, "job_limits.memory_mb is 1000"),
         ({"network": "host"}, "network is 'host'"),
         ({"cache_clear": -1}, "cache_clear is -1"),
         ({"native_mode": "yes"}, "native_mode is the text 'yes'; expected true or false"),
@@ -161,7 +163,7 @@ def test_differences_say_when_they_take_effect() -> None:
 @pytest.mark.parametrize(
     ("change", "reasons"),
     [
-        ({"worker_tags": ["other"], "priority_tags": {}, "env_vars_static": {}, "job_limits": {}}, []),
+        ({"worker_tags": ["other"], "priority_tags": {}, "env_vars_static": {}, "job_limits": None}, []),
         ({"init_bash": "true"}, ["init_bash"]),
         ({"dedicated_worker": None, "dedicated_workers": []}, ["dedicated_workers"]),
         # The same said in another way.
@@ -183,13 +185,14 @@ def test_only_what_a_worker_cannot_follow_makes_it_start_again(
     assert group_config.restart_reasons(old, new) == reasons
 
 
-def test_others_see_neither_values_of_variables_nor_scripts_nor_what_we_do_not_know() -> None:
+def test_others_see_neither_values_of_variables_nor_scripts_nor_paths_nor_what_we_do_not_know() -> None:
     shown = group_config.without_secrets({**FULL, "unknown": "secret"})
 
     assert shown["env_vars_static"] == {"REGION": "********", "_EMPTY": "********"}
     assert shown["init_bash"] == shown["periodic_script_bash"] == "********"
     assert "unknown" not in shown
-    assert shown["worker_tags"] == FULL["worker_tags"]
+    assert shown["worker_tags"] == ["python3", "gpu"]
+    assert not {"dedicated_worker", "dedicated_workers"} & set(shown)
 
 
 _json = st.recursive(
