@@ -22,9 +22,9 @@ class WarmProcess:
     ) -> WarmProcess:
         """Load the script; `log` gets what it prints meanwhile, and what installing its packages says.
 
-        `execution.args` are not used; `execution.env` holds what is the same for all calls (and, for code at the top level
-        of the script, the variables of the job that it is started for); `timeout_s` is for loading. `on_end` is called
-        when the process has ended, whatever the reason, after the listeners have been told.
+        `execution.args` are not used; `execution.env` holds what is the same for all calls (and, for code at the top
+        level of the script, the variables of the job that it is started for); `timeout_s` is for loading. `on_end` is
+        called when the process has ended, whatever the reason, after the listeners have been told.
 
         Raises ExecutionFailed when it does not load (in the words of the script's own lines), SandboxUnavailable.
         """

@@ -54,11 +54,14 @@ class Assembler:
             self._on_value(kind, bytes(value))
 
 
-def receive(sock: socket.socket) -> tuple[str, bytes] | None:
-    """Read one value from a blocking socket; None when the other side closed before it was complete."""
+def receive(sock: socket.socket, fds: list[int] | None = None) -> tuple[str, bytes] | None:
+    """Read one value from a blocking socket; None when the other side closed before it was complete.
+
+    Descriptors that come with it are added to `fds`; without, they are dropped.
+    """
     value = bytearray()
     try:
-        while packet := sock.recv(PACKET_BYTES):
+        while packet := sock.recv(PACKET_BYTES) if fds is None else _received_with(sock, fds):
             value += memoryview(packet)[1:]
             letter = chr(packet[0])
             if letter.isupper():
@@ -66,3 +69,9 @@ def receive(sock: socket.socket) -> tuple[str, bytes] | None:
     except ConnectionResetError:
         pass  # closed with something of ours unread: as gone as after an orderly end
     return None
+
+
+def _received_with(sock: socket.socket, fds: list[int]) -> bytes:
+    packet, received, _, _ = socket.recv_fds(sock, PACKET_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
+    fds += received
+    return packet

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from datetime import date, datetime
 from typing import Any
 
@@ -25,8 +26,7 @@ def bind(function: Callable[..., Any], args: dict[str, Any]) -> tuple[list[Any],
     default; one without default is None. Raises ValueError, with a sentence, for text that is not what the
     annotation says (bytes, date, datetime).
     """
-    parameters = inspect.signature(function).parameters.values()
-    hints = _hints(function) if any(type(one.annotation) is str for one in parameters) else {}
+    parameters, hints = (_declared if isinstance(function, Hashable) else _declared.__wrapped__)(function)
     positional: list[Any] = []
     named: dict[str, Any] = {}
     taken: set[str] = set()
@@ -56,6 +56,14 @@ def bind(function: Callable[..., Any], args: dict[str, Any]) -> tuple[list[Any],
     if takes_all:
         named |= {key: value for key, value in args.items() if key not in taken and value != _FUNCTION_CALL}
     return positional, named
+
+
+@functools.lru_cache(maxsize=16)  # a warm process calls the same function again and again
+def _declared(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], dict[str, Any]]:
+    """The parameters of `function`, and its annotations where some are texts."""
+    parameters = list(inspect.signature(function).parameters.values())
+    hints = _hints(function) if any(type(one.annotation) is str for one in parameters) else {}
+    return parameters, hints
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

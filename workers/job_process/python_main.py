@@ -42,15 +42,21 @@ def run(job: dict[str, Any], env: dict[str, str], worker: socket.socket) -> NoRe
     (see python_imports.install), result_bytes and memory_bytes.
     """
     try:
-        _become_an_ordinary_process(env, job)
-        encoded = _result(job, worker).encode()
-        if len(encoded) > job["result_bytes"]:
-            raise JobFailed(*python_results.too_large(len(encoded), job["result_bytes"]))
+        become_an_ordinary_process(env, job)
+        module = load(job)
+        encoded = answer(
+            module,
+            job,
+            job["args"],
+            entrypoint=job["entrypoint"],
+            preprocess=job["preprocess"],
+            on_preprocessed=lambda text: packets.send(worker, "A", text),
+        )
         packets.send(worker, "R", encoded)
         exit_code = 0
     except BaseException as error:
         exit_code = report(worker, error, job)
-    _end(exit_code)
+    end(exit_code)
 
 
 def rehearse() -> None:
@@ -72,18 +78,23 @@ def rehearse() -> None:
 
 def report(worker: socket.socket, error: BaseException, job: dict[str, Any] | None = None) -> int:
     """Send `error` as the job's error, unless it is a clean exit (kind R, null); returns the exit code."""
+    kind, text = outcome_of(error, job)
+    packets.send(worker, kind, text)
+    return 0 if kind == "R" else 1
+
+
+def outcome_of(error: BaseException, job: dict[str, Any] | None = None) -> tuple[str, bytes]:
+    """What comes of code that raised `error`: kind E and the error as JSON; R and null for a clean exit."""
     if isinstance(error, SystemExit) and error.code in (None, 0):
-        packets.send(worker, "R", b"null")
-        return 0
+        return "R", b"null"
     try:
         text = python_results.to_json(_describe(error, job), postprocess=True)
     except BaseException:  # an exception whose own str() fails, or no memory left for the rest
         text = json.dumps({"name": type(error).__name__, "message": "the error could not be described"})
-    packets.send(worker, "E", text.encode())
-    return 1
+    return "E", text.encode()
 
 
-def _end(exit_code: int) -> NoReturn:
+def end(exit_code: int) -> NoReturn:
     """Leave as an interpreter does: wait for threads, run atexit, flush; but do not take modules apart."""
     try:
         threading._shutdown()  # type: ignore[attr-defined]
@@ -97,7 +108,8 @@ def _end(exit_code: int) -> NoReturn:
         os._exit(exit_code)
 
 
-def _become_an_ordinary_process(env: dict[str, str], job: dict[str, Any]) -> None:
+def become_an_ordinary_process(env: dict[str, str], job: dict[str, Any]) -> None:
+    """Look like a Python that was started to run the script of `job`."""
     os.environ.clear()
     os.environ.update(env)
     time.tzset()
@@ -106,22 +118,37 @@ def _become_an_ordinary_process(env: dict[str, str], job: dict[str, Any]) -> Non
     sys.path[:0] = [os.getcwd(), *job["python_paths"]]
 
 
-def _result(job: dict[str, Any], worker: socket.socket) -> str:
-    """Call the entry function; its result as JSON text."""
-    args: dict[str, Any] = job["args"]
-    module = _load(job["script_path"], job["code"], job["scripts"], job["folders"])
-    if job["preprocess"]:
+def load(job: dict[str, Any]) -> ModuleType:
+    """Execute the script of `job` as a module."""
+    return _load(job["script_path"], job["code"], job["scripts"], job["folders"])
+
+
+def answer(
+    module: ModuleType,
+    job: dict[str, Any],
+    args: dict[str, Any],
+    *,
+    entrypoint: str,
+    preprocess: bool,
+    on_preprocessed: Callable[[bytes], None],
+) -> bytes:
+    """Call the entry function with `args`, or with what the preprocessor makes of them; its result as JSON text."""
+    if preprocess:
         text = python_results.to_json(_call(module, "preprocessor", args), postprocess=True)
         args = json.loads(text)
         if not isinstance(args, dict):
             raise JobFailed(
                 "PreprocessorError",
-                f"preprocessor returned {text[:100]}; it must return a dict with the arguments of "
-                f"{job['entrypoint']}",
+                f"preprocessor returned {text[:100]}; it must return a dict with the arguments of {entrypoint}",
             )
-        packets.send(worker, "A", text.encode())
-    value = _call(module, job["entrypoint"], args)
-    return python_results.to_json(value, postprocess="#skip_result_postprocessing" not in job["code"])
+        on_preprocessed(text.encode())
+    value = _call(module, entrypoint, args)
+    encoded = python_results.to_json(
+        value, postprocess="#skip_result_postprocessing" not in job["code"]
+    ).encode()
+    if len(encoded) > job["result_bytes"]:
+        raise JobFailed(*python_results.too_large(len(encoded), job["result_bytes"]))
+    return encoded
 
 
 def _call(module: ModuleType, name: str, args: dict[str, Any]) -> Any:

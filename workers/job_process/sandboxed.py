@@ -22,9 +22,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from . import linux, packets, processes, python_main, root_view
+from . import linux, packets, processes, python_main, root_view, serving
 
 _SAMPLE_S = 0.25  # how often a running job's memory is looked at
+_TELLING_KB = 512  # by which it changed before the worker is told about it, if it wants to know
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,8 @@ def _guard(worker: socket.socket, pid: int, began: float, *, has_namespace: bool
         processes.kill_others(own_namespace=has_namespace)
         os._exit(0)
     limits: dict[str, Any] = json.loads(received[1])
-    status, peak_kb, over_memory = _wait_for(pid, int(limits["memory_bytes"]), has_namespace)
+    tell = worker if limits["tells_memory"] else None
+    status, peak_kb, over_memory = _wait_for(pid, int(limits["memory_bytes"]), has_namespace, tell)
     job_ended_at = time.monotonic()
     processes.kill_others(own_namespace=has_namespace)
     peak_kb = max(peak_kb, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
@@ -171,10 +173,12 @@ def _end_with_the_server() -> None:
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _wait_for(pid: int, memory_bytes: int, has_namespace: bool) -> tuple[int, int, bool]:
+def _wait_for(
+    pid: int, memory_bytes: int, has_namespace: bool, tell: socket.socket | None
+) -> tuple[int, int, bool]:
     """Reap until `pid` has ended; returns its wait status, the peak of sampled memory (KiB), and whether that
-    was why it was killed."""
-    peak_kb, over_memory = 0, False
+    was why it was killed. What is sampled meanwhile is told to `tell`, when it changed."""
+    peak_kb, over_memory, told_kb = 0, False, 0
     next_sample = time.monotonic() + _SAMPLE_S
     while True:
         while True:
@@ -190,6 +194,9 @@ def _wait_for(pid: int, memory_bytes: int, has_namespace: bool) -> tuple[int, in
         next_sample = time.monotonic() + _SAMPLE_S
         used_kb = _memory_kb(has_namespace)
         peak_kb = max(peak_kb, used_kb)
+        if tell is not None and abs(used_kb - told_kb) > _TELLING_KB:
+            told_kb = used_kb
+            packets.send(tell, "M", str(used_kb).encode())
         if used_kb * 1024 > memory_bytes and not over_memory:
             over_memory = True
             os.kill(pid, signal.SIGKILL)
@@ -239,7 +246,8 @@ def _be_the_job(worker: socket.socket, home: str, scratch: str | None, *, shares
     python_main.rehearse()
     _write("rehearsal/main.py", "")
     shutil.rmtree("rehearsal")
-    received = packets.receive(worker)
+    channel: list[int] = []  # of a session: where calls come from, where answers go
+    received = packets.receive(worker, channel)
     if received is None:
         os._exit(0)
     job: dict[str, Any] = json.loads(received[1])
@@ -251,8 +259,12 @@ def _be_the_job(worker: socket.socket, home: str, scratch: str | None, *, shares
     _limit(job["limits"], shares_uid=shares_uid)
     gc.enable()
     if job["kind"] == "python":
+        if channel:
+            serving.serve(job["python"], env, worker, calls=channel[0], answers=channel[1])
         python_main.run(job["python"], env, worker)
     worker.close()
+    if channel:
+        serving.put_in_place(*channel)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores them; the program must not
     argv: list[str] = [part.encode("utf-8", "surrogatepass").replace(b"\0", b"") for part in job["argv"]]

@@ -72,6 +72,7 @@ from workers.sandbox.programs import (
     SandboxUnavailable,
     SharedFolderLost,
 )
+from workers.sandbox.session import Session
 
 __all__ = [
     "ISOLATIONS",
@@ -85,6 +86,7 @@ __all__ = [
     "Program",
     "ProgramTimedOut",
     "SandboxUnavailable",
+    "Session",
     "SharedFolderLost",
     "preloadable",
 ]

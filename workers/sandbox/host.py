@@ -33,6 +33,7 @@ from workers.sandbox.programs import (
     SandboxUnavailable,
     SharedFolderLost,
 )
+from workers.sandbox.session import OnEnd, Session
 
 logger = logging.getLogger(__name__)
 
@@ -233,6 +234,38 @@ class JobHost:
         `program.writable` holds what it must not. However this ends, cancellation included, no process of the program
         is left when it returns.
         """
+        return await self._run(program, limits=limits, on_output=on_output, timeout_s=timeout_s)
+
+    def open_session(
+        self,
+        program: Program,
+        *,
+        limits: Limits,
+        on_output: Callable[[bytes], None],
+        on_message: Callable[[bytes], None],
+        on_closed: Callable[[], None],
+        on_end: OnEnd,
+    ) -> Session:
+        """Start `program`, which stays until it ends by itself or is closed, isolated and limited as any other.
+
+        It finds two pipes more than others: see job_process.serving for where. `on_message` gets what it writes to the
+        one for answers, as it comes, in pieces of any size; `on_closed` is called when it cannot write there any more,
+        `on_end` once, when nothing of it is left: with how it ended, or why it could not be run. It is not called before
+        this returns.
+        """
+        session = Session(self._loop, on_message=on_message, on_closed=on_closed, on_end=on_end)
+        session.attend(self._run(program, limits=limits, on_output=on_output, session=session))
+        return session
+
+    async def _run(
+        self,
+        program: Program,
+        *,
+        limits: Limits,
+        on_output: Callable[[bytes], None],
+        timeout_s: float | None = None,
+        session: Session | None = None,
+    ) -> Ended:
         began = time.monotonic()
         writable = [self._below_writable_root(path) for path in program.writable]
         if program.share is None and not writable:
@@ -253,7 +286,9 @@ class JobHost:
                 if writable and sandbox.uid != os.geteuid():
                     await _to_the_end(self._in_thread(ownership.hand_over, writable, sandbox.uid))
                 async with asyncio.timeout(timeout_s):
-                    await run.send(program, limits)
+                    await run.send(program, limits, () if session is None else session.channel)
+                    if session is not None:
+                        session.begun(run)
                     if self._ready or (self._environment is not None and not self._waiting):
                         # The next job has its sandbox, or there may be none; preparing another would only take the
                         # processor from this one.

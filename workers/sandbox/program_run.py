@@ -63,6 +63,8 @@ class Run:
         self._job, self._guard = sandbox.job, sandbox.guard
         self._on_output = on_output
         self.ended: asyncio.Future[None] = loop.create_future()
+        self.memory_kb = 0  # of a session: what its processes took when the guard looked last
+        self.peak_kb = 0  # of a session, so far
         self.report: dict[str, Any] | None = None
         self.setup_error: str | None = None
         self.values: dict[str, bytes] = {}
@@ -77,8 +79,11 @@ class Run:
     def overflowed(self) -> set[str]:
         return self._from_job.overflowed | self._from_guard.overflowed
 
-    async def send(self, program: Program, limits: Limits) -> None:
-        """Give the job process its program and the guard its limits."""
+    async def send(self, program: Program, limits: Limits, channel: Sequence[int] = ()) -> None:
+        """Give the job process its program and the guard its limits.
+
+        `channel`: of a session, the descriptors from which it reads calls and to which it writes answers.
+        """
         job = {
             "kind": "python" if program.python is not None else "exec",
             "python": program.python,
@@ -96,12 +101,18 @@ class Run:
             "memory_bytes": limits.memory_bytes,
             "result_bytes": limits.result_bytes,
             "result_files": dict(program.result_files),
+            "tells_memory": bool(channel),
         }
         try:
             for sock, kind, value in ((self._job, "J", job), (self._guard, "G", guard)):
+                fds = list(channel) if kind == "J" else []  # they go with the first packet
                 for packet in packets.packets(kind, json.dumps(value).encode()):
                     try:
-                        sock.send(packet)
+                        if fds:
+                            socket.send_fds(sock, [packet], fds)
+                            fds = []
+                        else:
+                            sock.send(packet)
                     except BlockingIOError:
                         await self._loop.sock_sendall(sock, packet)
         except (BrokenPipeError, ConnectionResetError):
@@ -113,11 +124,15 @@ class Run:
         self._loop.remove_reader(self._job)
         self._loop.remove_reader(self._guard)
         self._sandbox.gone.remove_done_callback(self._on_gone)
-        while self._read_log():
-            pass
+        self.read_output()
         while self._read_packets(self._job, self._from_job):
             pass
         self._sandbox.close()
+
+    def read_output(self) -> None:
+        """Pass on what was printed until now."""
+        while self._sandbox.job is not None and self._read_log():
+            pass
 
     def _read_log(self) -> bool:
         try:
@@ -153,10 +168,17 @@ class Run:
             except (ValueError, LookupError, TypeError) as error:
                 self.setup_error = f"the guard of the job said what makes no sense: {error!r}"
             self._end()
+        elif kind == "M":
+            self._on_memory(value)
         elif kind == "F":
             self.setup_error = f"the sandbox failed: {value.decode(errors='replace')}"
         else:
             self.values[kind] = value
+
+    def _on_memory(self, value: bytes) -> None:
+        if value.isdigit():
+            self.memory_kb = int(value)
+            self.peak_kb = max(self.peak_kb, self.memory_kb)
 
     def _on_gone(self, gone: asyncio.Future[None]) -> None:
         while self.report is None and self._read_packets(self._guard, self._from_guard):
