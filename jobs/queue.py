@@ -14,7 +14,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -114,6 +114,26 @@ class Claim:
     runnable_id: int | None = None  # script hash, or flow version
     delete_after_secs: int | None = None
     lock: str | None = None  # the dependencies of `code`, pinned; None: not known
+
+
+class NarrowClaim(NamedTuple):
+    """A job handed to a warm process of its script: what differs between runs of one script. A lease like any claim."""
+
+    id: UUID
+    attempt: int
+    scheduled_for: datetime
+    restarts: int
+    runnable_id: int | None  # script hash
+    args: str | None  # JSON text of an object
+    created_by: str
+    permissioned_as: str
+    permissioned_as_email: str
+    parent_job: UUID | None
+    root_job: UUID | None
+    trigger_kind: str | None
+    trigger: str | None
+    timeout: int | None  # seconds
+    is_plain: bool  # there is nothing else to know of it; others are read whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """What a worker needs of the queue. PostgreSQL is one implementation (pg_queue); another may speak HTTP."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from jobs.queue import Claim, Completion, JobRequest
+from jobs.dedicated import Dedicated
+from jobs.queue import Claim, Completion, JobRequest, NarrowClaim
 
 if TYPE_CHECKING:
     from workers.options import OptionStore
@@ -39,6 +40,15 @@ class LogPiece:
 
     lease: Lease
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The answer to what warm processes have done."""
+
+    claims: list[NarrowClaim]
+    lost: set[UUID]  # whose leases were over: their results were dropped
+    default_timeout_s: int | None  # the instance's default for jobs that say nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +117,27 @@ class JobQueue(Protocol):
     async def claim(self, *, tags: Sequence[str], limit: int) -> list[Claim]:
         """Take up to `limit` due jobs, most urgent first."""
 
+    async def exchange(
+        self,
+        completions: Sequence[Completion],
+        *,
+        dedicated: Dedicated,
+        limit: int,
+        mem_peak_kb: int | None,
+        held: Callable[[], Collection[UUID]],
+    ) -> Exchange:
+        """Record outcomes (without labels), each once, and take up to `limit` due jobs of a dedicated tag.
+
+        Waits as long as the queue is away. `held` are the jobs of this tag that the worker knows it has: others in
+        its name go back into the queue when an answer was lost. Tell the watchers yourself.
+        """
+
+    async def whole(self, leases: Sequence[Lease]) -> list[Claim]:
+        """All there is to know of jobs that `exchange` answered. Those missing are lost."""
+
+    async def head_of(self, dedicated: Dedicated) -> Claim | None:
+        """The live version of a dedicated script, as a claim of no job; None when there is no such script."""
+
     async def push(self, request: JobRequest) -> UUID:
         """Queue a job for whoever takes it."""
 
@@ -140,8 +171,11 @@ class JobQueue(Protocol):
     async def release(self, lease: Lease, *, count_restart: bool) -> bool:
         """Put a job back into the queue. False: its lease was lost."""
 
-    async def release_all_but(self, held: Sequence[Lease]) -> int:
-        """Put back whatever is claimed in this worker's name but is not in `held`; answers how many."""
+    async def release_all_but(self, held: Sequence[Lease], *, but_tags: Sequence[str] = ()) -> int:
+        """Put back whatever is claimed in this worker's name but is not in `held`; answers how many.
+
+        Jobs of `but_tags` are left alone: others ask for them.
+        """
 
     def on_work(self, callback: Callable[[str | None], None]) -> Callable[[], None]:
         """Call back with each tag that got work (None: any may have). The answer unsubscribes."""

@@ -6,7 +6,7 @@ notifications, pings: output flows while a claim is under way). LISTEN has a con
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 from uuid import UUID
@@ -16,11 +16,19 @@ from django.conf import settings
 from psycopg.types.json import Jsonb
 
 from jobs import pg, sql, wakeups
+from jobs.dedicated import Dedicated
 from jobs.listener import Listener
 from jobs.models import JobStatus
-from jobs.queue import Claim, Completion, JobRequest, completion_parameters, push_parameters
+from jobs.queue import (
+    Claim,
+    Completion,
+    JobRequest,
+    NarrowClaim,
+    completion_parameters,
+    push_parameters,
+)
 from workers import failures
-from workers.job_queue import CancelRequest, GroupConfig, Lease, LogPiece, QueueAway, WorkerReport
+from workers.job_queue import CancelRequest, Exchange, GroupConfig, Lease, LogPiece, QueueAway, WorkerReport
 from workers.pg_flows import PgFlowStore
 from workers.pg_lane import Lane
 from workers.pg_options import PgOptionStore
@@ -41,6 +49,8 @@ class PgJobQueue:
         self._side = Lane(name="side", url=settings.DATABASE_URL, pooled=pooled)
         # Flows are read here, so that nothing waits for them and they for nothing; opened when the first one comes.
         self._flows = Lane(name="flows", url=settings.DATABASE_URL, pooled=pooled)
+        # What warm processes have done and do next: many jobs a statement, and nobody else waits for it.
+        self._warm = Lane(name="dedicated", url=settings.DATABASE_URL, pooled=pooled)
         self.flow_store = PgFlowStore(work=self._work, side=self._flows)
         self.option_store = PgOptionStore(work=self._work, side=self._side, wake_workers=self.wake_workers)
         self._listener = Listener(channels=(wakeups.QUEUE_CHANNEL, wakeups.CANCEL_CHANNEL))
@@ -55,7 +65,7 @@ class PgJobQueue:
     @property
     def statement_count(self) -> int:
         """Statements run so far, all lanes together."""
-        return self._work.statement_count + self._side.statement_count + self._flows.statement_count
+        return sum(lane.statement_count for lane in (self._work, self._side, self._flows, self._warm))
 
     async def open(self) -> None:
         await self._listener.start()
@@ -66,12 +76,78 @@ class PgJobQueue:
         await self._work.close()
         await self._side.close()
         await self._flows.close()
+        await self._warm.close()
 
     async def claim(self, *, tags: Sequence[str], limit: int) -> list[Claim]:
         rows = await self._work.fetch(
             sql.load("claim"), {"worker": self._worker, "tags": list(tags), "limit": limit}
         )
         return [Claim(*row) for row in rows]
+
+    async def exchange(
+        self,
+        completions: Sequence[Completion],
+        *,
+        dedicated: Dedicated,
+        limit: int,
+        mem_peak_kb: int | None,
+        held: Callable[[], Collection[UUID]],
+    ) -> Exchange:
+        parameters = {
+            "worker": self._worker,
+            "tag": dedicated.tag,
+            "workspace_id": dedicated.workspace_id,
+            "path": dedicated.path,
+            "limit": limit,
+            "mem_peak": mem_peak_kb,
+        }
+        lost: set[UUID] = set()
+        perhaps_sent = False
+        while True:
+            try:
+                if perhaps_sent:
+                    await self._release_unknown(self._warm, held(), tags=[dedicated.tag], is_excluding=False)
+                rows = await self._warm.fetch(
+                    sql.load("complete_and_claim"), parameters | _ended(completions)
+                )
+            except QueueAway as exc:
+                perhaps_sent = perhaps_sent or exc.outcome_unknown
+                continue
+            except psycopg.Error:
+                if not completions:
+                    raise
+                # One of them cannot be stored: this way it does not take the others, and the next jobs, with it.
+                lost = {completion.id for completion in completions} - await self.complete(completions)
+                completions = ()
+                continue
+            count = rows.pop()
+            if count[1] < len(completions):
+                lost = await self._not_recorded([completion.id for completion in completions])
+            for completion in completions:
+                self._log_ends.pop(completion.id, None)
+            return Exchange([NarrowClaim._make(row) for row in rows], lost, count[13])
+
+    async def _not_recorded(self, job_ids: Sequence[UUID]) -> set[UUID]:
+        """Those of these jobs that have no result in our name. The answer that told of the others was lost on the way."""
+        while True:
+            with contextlib.suppress(QueueAway):
+                parameters = {"ids": job_ids, "worker": self._worker}
+                rows = await self._warm.fetch(sql.load("find_completed"), parameters)
+                return set(job_ids) - {row[0] for row in rows}
+
+    async def whole(self, leases: Sequence[Lease]) -> list[Claim]:
+        parameters = {"ids": [lease[0] for lease in leases], "attempts": [lease[1] for lease in leases]}
+        while True:
+            with contextlib.suppress(QueueAway):
+                rows = await self._warm.fetch(sql.load("held_claims"), parameters)
+                return [Claim(*row) for row in rows]
+
+    async def head_of(self, dedicated: Dedicated) -> Claim | None:
+        parameters = {"workspace_id": dedicated.workspace_id, "path": dedicated.path}
+        while True:
+            with contextlib.suppress(QueueAway):
+                rows = await self._warm.fetch(sql.load("dedicated_script"), parameters)
+                return Claim(*rows[0]) if rows else None
 
     async def push(self, request: JobRequest) -> UUID:
         parameters = push_parameters(request)
@@ -219,10 +295,21 @@ class PgJobQueue:
         await self.wake_workers({row[1] for row in rows})
         return bool(rows)
 
-    async def release_all_but(self, held: Sequence[Lease]) -> int:
-        rows = await self._work.fetch(
-            sql.load("release_unknown"), {"worker": self._worker, "ids": [lease[0] for lease in held]}
+    async def release_all_but(self, held: Sequence[Lease], *, but_tags: Sequence[str] = ()) -> int:
+        return await self._release_unknown(
+            self._work, [lease[0] for lease in held], tags=but_tags, is_excluding=True
         )
+
+    async def _release_unknown(
+        self, lane: Lane, held: Iterable[UUID], *, tags: Sequence[str], is_excluding: bool
+    ) -> int:
+        parameters = {
+            "worker": self._worker,
+            "ids": list(held),
+            "tags": list(tags),
+            "is_excluding": is_excluding,
+        }
+        rows = await lane.fetch(sql.load("release_unknown"), parameters)
         await self.wake_workers({row[1] for row in rows})
         return len(rows)
 
@@ -261,3 +348,13 @@ class PgJobQueue:
             await self._side.fetch(wakeups.NOTIFY, {"channel": channel, "payload": payload})
         except QueueAway:
             logger.debug("a hint was lost with the connection; watchers poll")
+
+
+def _ended(completions: Sequence[Completion]) -> dict[str, Any]:
+    """The parameters of complete_and_claim.sql that say what has ended."""
+    return {
+        "ids": [completion.id for completion in completions],
+        "attempts": [completion.attempt for completion in completions],
+        "statuses": [completion.status for completion in completions],
+        "results": [completion.result for completion in completions],
+    }

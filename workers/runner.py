@@ -23,6 +23,7 @@ class RunRequest:
     log: JobLog
     report_memory: Callable[[int], None]  # call with the peak in kB, now and then
     share: str | None = None  # jobs with the same name here have the folder ./shared in common
+    dedicated: bool = False  # to be run by a process that has the code loaded, if its language can
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,3 +27,6 @@ class WorkerOptions:
     keep_logs: bool
     restart_limit: int
     init_script: str = ""
+    # Scripts and flows ("ws:path", "ws:flow/path") that have processes of their own here, from the start; their tags are
+    # among `tags`.
+    dedicated: Sequence[str] = ()

@@ -1,0 +1,75 @@
+-- What the warm processes of a script and the queue exchange, in one statement and one commit: what came of the jobs that
+-- have ended, each exactly once (as complete.sql), and the next jobs of the script's tag, most urgent first (as claim.sql).
+--
+-- A job is answered narrow: what differs between runs of one script. `is_plain` says that this is all there is to know of
+-- it; others are read whole (held_claims.sql). One more row, without an id, counts the outcomes that were recorded.
+WITH RECURSIVE finished AS (
+    DELETE FROM queue
+     USING unnest(%(ids)s::uuid[], %(attempts)s::int[], %(statuses)s::text[], %(results)s::text[])
+           AS done (id, attempt, status, result)
+     WHERE queue.id = done.id AND queue.attempt = done.attempt AND queue.running
+    RETURNING queue.*, done.status, done.result
+),
+recorded AS (
+    INSERT INTO completed_job (id, workspace_id, status, started_at, completed_at, duration_ms, result, worker, mem_peak,
+                               canceled_by, canceled_reason, restarts)
+    SELECT id, workspace_id, status, started_at, statement_timestamp(),
+           greatest(0, round(extract(epoch FROM statement_timestamp() - started_at) * 1000))::bigint,
+           result::json, worker, greatest(mem_peak, %(mem_peak)s::int), canceled_by, canceled_reason, restarts
+      FROM finished
+    RETURNING id
+),
+lane (priority) AS (
+    (SELECT priority FROM queue
+      WHERE NOT running AND tag = %(tag)s AND %(limit)s > 0
+      ORDER BY tag, priority DESC LIMIT 1)
+     UNION ALL
+    SELECT lower.priority
+      FROM lane
+     CROSS JOIN LATERAL (SELECT priority FROM queue
+                          WHERE NOT running AND tag = %(tag)s AND priority < lane.priority
+                          ORDER BY tag, priority DESC LIMIT 1) AS lower
+),
+candidate AS (
+    SELECT due.id, lane.priority, due.scheduled_for
+      FROM lane
+     CROSS JOIN LATERAL (SELECT id, scheduled_for FROM queue
+                          WHERE NOT running AND tag = %(tag)s AND priority = lane.priority
+                            AND scheduled_for <= statement_timestamp()
+                          ORDER BY scheduled_for, id LIMIT %(limit)s + 16) AS due
+     ORDER BY lane.priority DESC, due.scheduled_for, due.id
+     LIMIT %(limit)s + 16
+),
+locked AS (
+    SELECT row.id
+      FROM candidate
+     CROSS JOIN LATERAL (SELECT queue.id FROM queue
+                          WHERE queue.id = candidate.id AND queue.running IS FALSE
+                            FOR UPDATE SKIP LOCKED) AS row
+     LIMIT %(limit)s
+),
+claimed AS (
+    UPDATE queue
+       SET running = true, worker = %(worker)s, attempt = attempt + 1,
+           started_at = CASE WHEN last_ping IS NULL AND started_at IS NOT NULL THEN started_at
+                             ELSE statement_timestamp() END,
+           last_ping = statement_timestamp()
+      FROM locked
+     WHERE queue.id = locked.id
+    RETURNING queue.id, queue.attempt, queue.priority, queue.scheduled_for, queue.restarts
+)
+SELECT *
+  FROM (SELECT claimed.id, claimed.attempt, claimed.scheduled_for, claimed.restarts, job.runnable_id, job.args::text,
+               job.created_by, job.permissioned_as, job.permissioned_as_email, job.parent_job, job.root_job,
+               job.trigger_kind, job.trigger, job.timeout,
+               job.kind = 'script' AND job.workspace_id = %(workspace_id)s AND job.runnable_path = %(path)s
+               AND job.flow_step_id IS NULL AND job.preprocessed IS NOT FALSE AND job.script_entrypoint_override IS NULL
+               AND job.cache_ttl IS NULL AND job.concurrency_key IS NULL AND job.delete_after_secs IS NULL
+               AND NOT job.same_worker AS is_plain
+          FROM claimed
+          JOIN job ON job.id = claimed.id
+         ORDER BY claimed.priority DESC, claimed.scheduled_for, claimed.id) AS ordered
+ UNION ALL
+SELECT NULL, (SELECT count(*) FROM recorded)::int, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       (SELECT CASE WHEN jsonb_typeof(value) = 'number' THEN least(greatest(value::numeric, 1), 2147483647)::int END
+          FROM global_settings WHERE name = 'job_default_timeout'), NULL
