@@ -30,6 +30,7 @@ _READ_BYTES = 1 << 18
 # Where programs that are executed find the three, in this order: calls, answers, log.
 _PLACES = (3, 4, 5)
 _FIRST_FREE = 10
+CANNOT_ANSWER = 121  # exit code of a process that lost its pipes
 
 
 def put_in_place(calls: int, answers: int) -> None:
@@ -54,6 +55,7 @@ def serve(
             server.answer_calls()
             exit_code = 0
     except OSError as error:
+        exit_code = CANNOT_ANSWER
         server.give_up(error)
     python_main.end(exit_code)
 

@@ -177,10 +177,14 @@ class WarmProgram:
 
     host: JobHost
     program: Program
+    mark: bytes  # what marks in its log begin with: a NUL, and what cannot be guessed
     # How to call a function of the script by name, as the program wants to be told; None: it knows by itself.
     function: Callable[[str], Mapping[str, Any]] | None
     # An error as the program told it, in the words and places of the script's author.
-    readable: Callable[[dict[str, Any]], dict[str, Any]]
+    readable: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    hint: Callable[[Mapping[str, Any]], str] = lambda error: (
+        ""
+    )  # a line for the log, to an error as it is readable
 
 
 @runtime_checkable

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from jobs.dependencies.python import modules_of, requirements_of
 from jobs.dependencies.python_comments import HINT, WrongRequirement, python_specifier
 from jobs.dependencies.python_packages import package_of
 from workers.runtimes import failures, python_uv, results
-from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
+from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site, WarmProgram
 from workers.runtimes.program_runs import run_program
 from workers.runtimes.python_environments import Environments, Wanted
 from workers.runtimes.python_locks import PythonLock, read_lock, write_lock
@@ -85,6 +87,27 @@ class Python3:
                 share=execution.share,
             ) as host:
                 return await self._run(execution, host, folder, log)
+
+    @asynccontextmanager
+    async def warm(self, execution: Execution, log: LogSink) -> AsyncIterator[WarmProgram]:
+        """See Warmable.warm."""
+        lock = _lock(execution)
+        python = _python(execution, lock, log)
+        async with (
+            self._environment(execution, lock, python, log) as folder,
+            self._site.hosts.host_for(
+                workspace_id=execution.workspace_id, python=None if python.is_own else python.executable
+            ) as host,
+        ):
+            mark = f"\0{secrets.token_hex(16)}:"
+            program = self._program(replace(execution, args={}, share=None), folder)
+            yield WarmProgram(
+                host=host,
+                program=replace(program, python={**(program.python or {}), "mark": mark}),
+                mark=mark.encode(),
+                function=None,
+                hint=_hint,
+            )
 
     def _modules(self, execution: Execution) -> list[str]:
         """Modules of packages that the script and those that it imports load."""
