@@ -1,11 +1,15 @@
 """What the worker loop needs of whatever runs code: one job in, one outcome out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.queue import Claim
+from workers.group_config import GroupConfig
 from workers.logs import JobLog
+
+if TYPE_CHECKING:
+    from workers.dedicated.process import WarmProcess
 
 
 class RunnerLost(Exception):
@@ -23,6 +27,7 @@ class RunRequest:
     log: JobLog
     report_memory: Callable[[int], None]  # call with the peak in kB, now and then
     share: str | None = None  # jobs with the same name here have the folder ./shared in common
+    group: GroupConfig = field(default_factory=GroupConfig)  # of the worker, as it is when the job begins
     dedicated: bool = False  # to be run by a process that has the code loaded, if its language can
 
 
@@ -66,6 +71,16 @@ class Runner(Protocol):
         """Run one job. Cancelling this call kills all of the job's processes before it returns.
 
         Raises RunnerLost when the machinery died.
+        """
+
+    def stays_warm(self, language: str) -> bool:
+        """Whether scripts in `language` can stay loaded between jobs."""
+
+    async def warm_process(self, request: RunRequest) -> "WarmProcess":
+        """The warm process of the request's code with the fewest calls; a new one if all have some and may have company.
+
+        What is printed while it is loaded goes to the request's log. Raises ExecutionFailed when it does not load,
+        SandboxUnavailable.
         """
 
     async def lock(self, request: RunRequest) -> str:

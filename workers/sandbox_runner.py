@@ -10,6 +10,7 @@ from typing import Literal
 from jobs.models import Language
 from jobs.signatures.bash import positional_order
 from workers import cache, preparing
+from workers.dedicated import DedicatedPool, WarmKey, WarmProcess
 from workers.failures import error_as_result
 from workers.logs import JobLog
 from workers.runner import RunnerLost, RunOutcome, RunRequest
@@ -32,7 +33,8 @@ from workers.sandbox import HostPool, JobHost, SharedFolderLost
 class SandboxRunner:
     """See workers.runner.Runner. `hidden_paths` are folders that no job may see; `warm` sandboxes are kept ready.
 
-    `folder` is this worker's own and is removed at the end; `cache_dir` stays, other workers may use it too.
+    `folder` is this worker's own and is removed at the end; `cache_dir` stays, other workers may use it too. A script
+    that has dedicated workers has at most `dedicated_each` warm processes here.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class SandboxRunner:
         policy: Literal["refuse", "warn"],
         limits: Limits,
         warm: int,
+        dedicated_each: int = 1,
     ) -> None:
         self._folder = folder
         self._cache_dir = cache_dir
@@ -68,6 +71,7 @@ class SandboxRunner:
         self._executors: dict[str, Executor] = {}
         for runtime in available.runtimes:
             self._executors |= dict.fromkeys(runtime.languages, runtime.make(site))
+        self.dedicated = DedicatedPool(self._executors, most_each=dedicated_each)
 
     @property
     def languages(self) -> Sequence[str]:
@@ -96,6 +100,7 @@ class SandboxRunner:
         """End the fork server, and with it whatever still runs."""
         if self._collecting is not None:
             self._collecting.cancel()
+        await self.dedicated.close()
         for executor in self._executors.values():
             if isinstance(executor, Closing):
                 await executor.close()
@@ -115,10 +120,16 @@ class SandboxRunner:
         executor = self._executors[request.claim.language or ""]
         sink = _Sink(request.log)
         try:
-            execution = await preparing.prepared(
-                self._execution(request), request.claim, executor=executor, store=self._store, log=sink
-            )
-            outcome = await executor.run(execution, sink)
+            if request.dedicated and self.dedicated.can(request.claim.language or ""):
+                outcome = await self.dedicated.run(
+                    WarmKey.of(request.claim),
+                    self._execution(request),
+                    sink,
+                    prepare=lambda execution: self._prepared(execution, request),
+                )
+            else:
+                execution = await self._prepared(self._execution(request), request)
+                outcome = await executor.run(execution, sink)
         except ExecutionFailed as failed:
             error = error_as_result(failed.error)
             return RunOutcome(False, error, failed.mem_peak_kb or None, failed.preprocessed_args_json)
@@ -129,6 +140,26 @@ class SandboxRunner:
             raise RunnerLost(str(exc)) from exc
         return RunOutcome(
             True, outcome.result_json, outcome.mem_peak_kb or None, outcome.preprocessed_args_json
+        )
+
+    def stays_warm(self, language: str) -> bool:
+        """See workers.runner.Runner.stays_warm."""
+        return self.dedicated.can(language)
+
+    async def warm_process(self, request: RunRequest) -> WarmProcess:
+        """See workers.runner.Runner.warm_process."""
+        return await self.dedicated.process(
+            WarmKey.of(request.claim),
+            self._execution(request),
+            _Sink(request.log),
+            prepare=lambda execution: self._prepared(execution, request),
+        )
+
+    async def _prepared(self, execution: Execution, request: RunRequest) -> Execution:
+        claim = request.claim
+        executor = self._executors[claim.language or ""]
+        return await preparing.prepared(
+            execution, claim, executor=executor, store=self._store, log=_Sink(request.log)
         )
 
     async def lock(self, request: RunRequest) -> str:

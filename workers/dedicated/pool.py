@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from workers.dedicated.calls import Answer, Call, WarmKey
 from workers.dedicated.process import ENTRYPOINT_OVERRIDE, WarmProcess
@@ -26,6 +26,9 @@ IDLE_S = 30 * 60.0
 SUPERSEDED_S = 10.0  # without a call, for the process of a version that is not the newest any more
 _LOOK_EVERY_S = 5.0
 _ATTEMPTS = 3  # to begin a call, in as many processes
+
+
+Prepare = Callable[[Execution], Awaitable[Execution]]
 
 
 class DedicatedPool:
@@ -48,8 +51,13 @@ class DedicatedPool:
         """Whether scripts in `language` can have warm processes here."""
         return isinstance(self._executors.get(language), Warmable)
 
-    async def run(self, key: WarmKey, execution: Execution, log: LogSink) -> Outcome:
-        """Run one job in a warm process. Raises as Executor.run does. Cancelled: its process is killed first."""
+    async def run(
+        self, key: WarmKey, execution: Execution, log: LogSink, *, prepare: Prepare | None = None
+    ) -> Outcome:
+        """Run one job in a warm process. Raises as Executor.run does. Cancelled: its process is killed first.
+
+        `prepare` as in `process`.
+        """
         args = {name: value for name, value in execution.args.items() if name != ENTRYPOINT_OVERRIDE}
         call = Call(
             job_id=execution.job_id,
@@ -60,7 +68,7 @@ class DedicatedPool:
             entrypoint=str(execution.args.get(ENTRYPOINT_OVERRIDE) or execution.entrypoint),
         )
         for _ in range(_ATTEMPTS):
-            process = await self.process(key, execution, log)
+            process = await self.process(key, execution, log, prepare=prepare)
             one = _OneJob(log)
             process.send([call], one)
             try:
@@ -72,10 +80,13 @@ class DedicatedPool:
                 return _outcome(answer)
         raise SandboxUnavailable("the processes of this script end before they run anything")
 
-    async def process(self, key: WarmKey, execution: Execution, log: LogSink) -> WarmProcess:
+    async def process(
+        self, key: WarmKey, execution: Execution, log: LogSink, *, prepare: Prepare | None = None
+    ) -> WarmProcess:
         """The open process of `key` with the fewest calls; a new one when all have some and there may be more.
 
-        Raises as WarmProcess.start does. `execution` and `log` are used when one has to be started.
+        `execution` and `log` are used when one has to be started; `prepare` then makes `execution` ready to run. Raises
+        as WarmProcess.start and `prepare` do.
         """
         while True:
             if self._is_closed:
@@ -86,7 +97,7 @@ class DedicatedPool:
                 return idle
             starting = self._starting.get(key, set())
             if len(open_ones) + len(starting) < self._most_each:
-                return await self._start(key, execution, log)
+                return await self._start(key, execution, log, prepare)
             if open_ones:
                 return min(open_ones, key=lambda one: one.load)
             await asyncio.wait(starting, return_when=asyncio.FIRST_COMPLETED)
@@ -109,7 +120,9 @@ class DedicatedPool:
 
     # --- inside ---
 
-    async def _start(self, key: WarmKey, execution: Execution, log: LogSink) -> WarmProcess:
+    async def _start(
+        self, key: WarmKey, execution: Execution, log: LogSink, prepare: Prepare | None
+    ) -> WarmProcess:
         executor = self._executors[execution.language]
         if not isinstance(executor, Warmable):
             raise ExecutionFailed(
@@ -119,9 +132,14 @@ class DedicatedPool:
                     "Deno can",
                 }
             )
-        task = asyncio.create_task(
-            WarmProcess.start(executor, execution, log, on_end=lambda process: self._forget(key, process))
-        )
+
+        async def start() -> WarmProcess:
+            ready = execution if prepare is None else await prepare(execution)
+            return await WarmProcess.start(
+                executor, ready, log, on_end=lambda process: self._forget(key, process)
+            )
+
+        task = asyncio.create_task(start())
         self._starting.setdefault(key, set()).add(task)
         try:
             process = await task

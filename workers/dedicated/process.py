@@ -26,7 +26,9 @@ logger = logging.getLogger(__name__)
 
 ENTRYPOINT_OVERRIDE = "_ENTRYPOINT_OVERRIDE"
 _LARGE = 1 << 20  # bytes of an answer that are not looked at in the event loop
-_WORN = 0.8  # of the memory limit: a process that takes more gets no further calls, lest it be killed during one
+_WORN = (
+    0.8  # of the memory limit: a process that takes more gets no further calls, lest it be killed during one
+)
 _FAREWELL_S = 2.0  # for atexit functions and the like of a process that is not wanted any more
 _LAST_WORDS_S = 1.0  # between the end of its answers and that of the process itself
 _ANSWERS_CLOSED = (
