@@ -737,10 +737,19 @@ class WorkerPing(models.Model):
     started_at = models.DateTimeField(db_default=Now())
     ping_at = models.DateTimeField(db_default=Now())
     state = models.CharField(max_length=20, default="running")  # starting, running, draining, failed
+    state_note = models.TextField(default="", db_default="", blank=True)  # a sentence on it, for people
     custom_tags = ArrayField(models.CharField(max_length=255), default=list, blank=True)
     languages = ArrayField(models.CharField(max_length=30), default=list, blank=True)
     # By language: {"version": of what runs it}, or {"missing": tool, "install": how to get it}.
     runtimes = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()), blank=True)
+    native_mode = models.BooleanField(default=False, db_default=False)
+    # "workspace:path", "workspace:flow/path" of the scripts and flows that it keeps warm.
+    dedicated_workers = ArrayField(
+        models.CharField(max_length=400),
+        default=list,
+        db_default=models.Value([], ArrayField(models.CharField(max_length=400))),
+        blank=True,
+    )
     slots = models.IntegerField(default=1)
     busy_slots = models.IntegerField(default=0)
     jobs_executed = models.BigIntegerField(default=0)

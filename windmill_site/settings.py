@@ -134,10 +134,15 @@ NO_LOGS = _bool("NO_LOGS", default=False)
 WORKER_GROUP = env.str("WORKER_GROUP", default="default")
 WORKER_TAGS = _list("WORKER_TAGS")
 FORCE_WORKER_TAGS = _list("FORCE_WORKER_TAGS")
-NUM_WORKERS = _positive("NUM_WORKERS", 1, most=1000)
+DEDICATED_WORKER = _list("DEDICATED_WORKER")  # workspace:path of scripts, workspace:flow/path of flows
+ADD_FLOW_TAG = _bool("ADD_FLOW_TAG", default=False)  # dedicated workers take the flows of the instance, too
+NATIVE_MODE = _bool("NATIVE_MODE", default=WORKER_GROUP == "native")
+# None: 1, and more of a native worker (workers.tags.NATIVE_SLOTS).
+NUM_WORKERS = _positive("NUM_WORKERS", 1, most=1000) if env.str("NUM_WORKERS", default="") else None
 SLEEP_QUEUE = _positive(
-    "SLEEP_QUEUE", 50 * NUM_WORKERS, least=10
+    "SLEEP_QUEUE", 50 * (NUM_WORKERS or (8 if NATIVE_MODE else 1)), least=10
 )  # milliseconds between polls without NOTIFY
+EXIT_AFTER_N_JOBS = _positive("EXIT_AFTER_N_JOBS", 0, least=0) or None
 HEARTBEAT_SECONDS = _positive("HEARTBEAT_SECONDS", 5)
 if HEARTBEAT_SECONDS * 2 > ZOMBIE_JOB_TIMEOUT:
     _stop(
@@ -152,6 +157,19 @@ if JOB_ISOLATION not in ("refuse", "warn"):
 JOB_MEMORY_LIMIT_MB = _positive("JOB_MEMORY_LIMIT_MB", 2048, least=32)
 CACHE_MAX_MB = _positive("CACHE_MAX_MB", 10_000)
 INIT_SCRIPT = env.str("INIT_SCRIPT", default="")
+PERIODIC_BASH_SCRIPT = env.str("PERIODIC_BASH_SCRIPT", default="")
+PERIODIC_BASH_SCRIPT_INTERVAL_SECONDS = (
+    _positive("PERIODIC_BASH_SCRIPT_INTERVAL_SECONDS", 60, least=60)
+    if env.str("PERIODIC_BASH_SCRIPT_INTERVAL_SECONDS", default="")
+    else None
+)
+if PERIODIC_BASH_SCRIPT.strip() and PERIODIC_BASH_SCRIPT_INTERVAL_SECONDS is None:
+    _stop(
+        "PERIODIC_BASH_SCRIPT is set and PERIODIC_BASH_SCRIPT_INTERVAL_SECONDS is not; say every how many seconds it "
+        "shall run (60 or more)."
+    )
+ADDITIONAL_PYTHON_PATHS = _list("ADDITIONAL_PYTHON_PATHS")  # folders
+PIP_LOCAL_DEPENDENCIES = _list("PIP_LOCAL_DEPENDENCIES")  # packages that this host has already
 WHITELIST_ENVS = _list("WHITELIST_ENVS")
 # Each user of the machine has one of their own: a folder made by root would shut everybody else out.
 WORKER_DIR = Path(env.str("WORKER_DIR", default="/tmp/windmill" + (f"-{os.getuid()}" if os.getuid() else "")))

@@ -55,6 +55,10 @@ class FlowWorker:
         """Jobs that are claimed for a slot of this worker, or about to be, and not in it yet. Remove those that are."""
         return self._driver.taking
 
+    def listens_to(self, tags: Collection[str]) -> None:
+        """From now on the slots take steps with these tags."""
+        self._driver.here = replace(self._driver.here, tags=set(tags))
+
     async def step_ended(self, claim: Claim, completion: Completion, *, streak: float) -> Claim | None:
         """Record the end of a step; answers the job that the slot goes on with. Raises LeaseOver.
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from jobs import dedicated
 from workspaces.errors import BadRequest
 from workspaces.job_limits import NOTHING, AskedLimits, limits_from_json
 from workspaces.jsontext import check_storable
-from workspaces.names import check_workspace_id, parse_path
 
 MAX_TAG = 255  # characters
 MAX_ITEMS = 1000  # of a list or an object
@@ -59,6 +59,7 @@ class GroupConfig:
     min_alive_workers: int | None = None  # fewer are an alert
     job_limits: AskedLimits = NOTHING
     network: str = ""  # "none": jobs have no network
+    problems: Sequence[str] = ()  # sentences on what it says and cannot be followed: somebody wrote it by hand
 
 
 class Difference(NamedTuple):
@@ -86,10 +87,10 @@ def checked(config: object) -> dict[str, Any]:
     return config
 
 
-def read(config: object) -> tuple[GroupConfig, list[str]]:
-    """What of a configuration can be followed, and a sentence for each field that cannot (somebody wrote it by hand)."""
+def read(config: object) -> GroupConfig:
+    """What of a configuration can be followed; the rest is named in `problems`."""
     if not isinstance(config, dict):
-        return GroupConfig(), [f"the configuration is {_kind(config)}; expected a JSON object"]
+        return GroupConfig(problems=[f"the configuration is {_kind(config)}; expected a JSON object"])
     problems: list[str] = []
     usable: dict[str, Any] = {}
     for name, value in config.items():
@@ -101,11 +102,11 @@ def read(config: object) -> tuple[GroupConfig, list[str]]:
             problems.append(exc.message)
         else:
             usable[name] = value
-    dedicated = [usable.get("dedicated_worker") or "", *(usable.get("dedicated_workers") or ())]
-    parsed = GroupConfig(
+    entries = [usable.get("dedicated_worker") or "", *(usable.get("dedicated_workers") or ())]
+    return GroupConfig(
         worker_tags=usable.get("worker_tags") or None,
         priority_tags={tag: rank for tag, rank in (usable.get("priority_tags") or {}).items() if rank},
-        dedicated=[name for name in dict.fromkeys(dedicated) if name],
+        dedicated=[entry for entry in dict.fromkeys(entries) if entry],
         init_bash=usable.get("init_bash") or "",
         periodic_script_bash=usable.get("periodic_script_bash") or "",
         periodic_interval_s=usable.get("periodic_script_interval_seconds"),
@@ -118,8 +119,8 @@ def read(config: object) -> tuple[GroupConfig, list[str]]:
         min_alive_workers=usable.get("min_alive_workers_alert_threshold"),
         job_limits=limits_from_json(usable.get("job_limits")),
         network=usable.get("network") or "",
+        problems=problems,
     )
-    return parsed, problems
 
 
 def difference(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[Difference]:
@@ -201,15 +202,10 @@ def check_dedicated(value: object, where: str) -> None:
     """`workspace:path` of a script, `workspace:flow/path` of a flow. Raises BadRequest."""
     if not isinstance(value, str):
         raise BadRequest(f"{where} is {_kind(value)}; expected a text such as acme:f/team/script")
-    workspace, _, path = value.partition(":")
     try:
-        check_workspace_id(workspace)
-        parse_path(path.removeprefix("flow/"))
+        dedicated.parse(value)
     except BadRequest as exc:
-        raise BadRequest(
-            f"{where} is {value[:120]!r}; expected workspace:path of a script, such as acme:f/team/script, or "
-            f"workspace:flow/path of a flow ({exc.message})"
-        ) from exc
+        raise BadRequest(f"{where}: {exc.message}") from exc
 
 
 def _text(limit: int) -> Callable[[object, str], None]:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from jobs.dedicated import Dedicated
 from jobs.queue import Claim, Completion, JobRequest, NarrowClaim
+from workers.group_config import GroupConfig
 
 if TYPE_CHECKING:
     from workers.options import OptionStore
@@ -81,16 +82,9 @@ class WorkerReport:
     job_isolation: str = ""
     isolation_note: str = ""
     init_log: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupConfig:
-    """What the configuration of a worker group says today (reference/worker.md section 1)."""
-
-    worker_tags: list[str] | None = None
-    init_bash: str | None = None
-    env_vars_static: dict[str, str] = field(default_factory=dict)
-    env_vars_allowlist: list[str] = field(default_factory=list)
+    state_note: str = ""
+    native_mode: bool = False
+    dedicated_workers: list[str] = field(default_factory=list)
 
 
 class JobQueue(Protocol):
@@ -182,6 +176,9 @@ class JobQueue(Protocol):
 
     def on_cancel(self, callback: Callable[[UUID | None], None]) -> Callable[[], None]:
         """Call back when a job's lease should be looked at (None: any). The answer unsubscribes."""
+
+    def on_group(self, callback: Callable[[str | None], None]) -> Callable[[], None]:
+        """Call back with a worker group whose configuration changed (None: any may have). The answer unsubscribes."""
 
     async def group_config(self, group: str) -> GroupConfig:
         """The configuration of a worker group."""

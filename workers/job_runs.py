@@ -24,6 +24,7 @@ from workers.options import JobOptions, is_bound
 from workers.preparing import while_database_is_away
 from workers.runner import Runner, RunnerLost, RunRequest
 from workers.runtimes import ExecutionFailed
+from workers.tags import NATIVE_LANGUAGES
 from workers.threads import in_thread
 from workers.worker_options import WorkerOptions
 from workspaces import job_tokens
@@ -63,6 +64,10 @@ class JobRuns:
             max_weight=_COMPLETION_BATCH_CHARS,
             max_items=_COMPLETION_BATCH,
         )
+
+    def options_changed(self, worker: WorkerOptions) -> None:
+        """Jobs that begin from now on run under these."""
+        self._worker = worker
 
     async def run(self, held: HeldJob) -> Claim | None:
         """Do all that is to be done with a job; answers the one that its slot goes on with."""
@@ -175,6 +180,9 @@ class JobRuns:
             return results.failed_with("BadArguments", f"The arguments cannot be prepared: {exc.message}")
         if secrets:
             held.log.mask(secrets)
+        if missing := self._worker.environment.missing():
+            # In the log of the job, because that is where somebody looks who wonders why a variable is empty.
+            held.log.write(f"not set on this worker: {', '.join(missing)}\n")
         timeout_s = self._timeout_s(claim)
         run = self._agents.run if claim.kind == JobKind.AI_AGENT else self._runner.run
         outcome = await run(
@@ -191,6 +199,7 @@ class JobRuns:
                 log=held.log,
                 report_memory=held.report_memory,
                 share=self._options.share_of(claim),
+                group=self._worker.config,
             )
         )
         if outcome.mem_peak_kb is not None:
@@ -266,12 +275,19 @@ class JobRuns:
                 timeout_s=timeout_s,
                 log=held.log,
                 report_memory=held.report_memory,
+                group=self._worker.config,
             )
         )
 
     def _cannot_run(self, claim: Claim) -> str | None:
         if claim.code is None:
             return f"There is no code to run: script {claim.runnable_path} was deleted after this job was queued."
+        if not self._worker.runs(claim.language or ""):
+            return (
+                f"Worker {self._worker.name} of group {self._worker.group} is native: it runs "
+                f"{', '.join(NATIVE_LANGUAGES)}, not {claim.language or 'this kind of job'}. Give the script a tag of "
+                f"other workers, take tag {claim.tag} from group {self._worker.group}, or switch native mode off there."
+            )
         told = self._runner.runtimes.get(claim.language or "", {})
         if "missing" in told:
             return (

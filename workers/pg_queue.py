@@ -27,8 +27,9 @@ from jobs.queue import (
     completion_parameters,
     push_parameters,
 )
-from workers import failures
-from workers.job_queue import CancelRequest, Exchange, GroupConfig, Lease, LogPiece, QueueAway, WorkerReport
+from workers import failures, group_config
+from workers.group_config import GroupConfig
+from workers.job_queue import CancelRequest, Exchange, Lease, LogPiece, QueueAway, WorkerReport
 from workers.pg_flows import PgFlowStore
 from workers.pg_lane import Lane
 from workers.pg_options import PgOptionStore
@@ -53,7 +54,7 @@ class PgJobQueue:
         self._warm = Lane(name="dedicated", url=settings.DATABASE_URL, pooled=pooled)
         self.flow_store = PgFlowStore(work=self._work, side=self._flows)
         self.option_store = PgOptionStore(work=self._work, side=self._side, wake_workers=self.wake_workers)
-        self._listener = Listener(channels=(wakeups.QUEUE_CHANNEL, wakeups.CANCEL_CHANNEL))
+        self._listener = Listener(channels=(wakeups.QUEUE_CHANNEL, wakeups.CANCEL_CHANNEL, wakeups.GROUP_CHANNEL))
         self._log_ends: dict[
             UUID, int
         ] = {}  # characters in the log of each running job after our last append
@@ -319,15 +320,12 @@ class PgJobQueue:
     def on_cancel(self, callback: Callable[[UUID | None], None]) -> Callable[[], None]:
         return self._listener.on_cancel(callback)
 
+    def on_group(self, callback: Callable[[str | None], None]) -> Callable[[], None]:
+        return self._listener.on_group(callback)
+
     async def group_config(self, group: str) -> GroupConfig:
         rows = await self._side.fetch(_GROUP_CONFIG, {"name": f"worker__{group}"})
-        config: dict[str, Any] = rows[0][0] if rows else {}
-        return GroupConfig(
-            worker_tags=config.get("worker_tags"),
-            init_bash=config.get("init_bash"),
-            env_vars_static=config.get("env_vars_static") or {},
-            env_vars_allowlist=config.get("env_vars_allowlist") or [],
-        )
+        return group_config.read(rows[0][0]) if rows else GroupConfig()
 
     async def ping(self, report: WorkerReport) -> None:
         await self._side.fetch(sql.load("ping_worker"), asdict(report) | {"runtimes": Jsonb(report.runtimes)})

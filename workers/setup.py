@@ -5,15 +5,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
+from jobs import dedicated
 from workers.environment import EnvironmentSource
-from workers.job_queue import GroupConfig, JobQueue, QueueAway
+from workers.group_config import GroupConfig
+from workers.job_queue import JobQueue, QueueAway
 from workers.runner import Runner
 from workers.runtime_store import RuntimeStore
 from workers.runtimes import Limits, look_around
 from workers.sandbox_runner import SandboxRunner
-from workers.tags import resolve_tags
+from workers.tags import NATIVE_LANGUAGES, NATIVE_SLOTS, resolve_tags
 from workers.worker_options import WorkerOptions
+from workspaces.errors import BadRequest
 
 logger = logging.getLogger(__name__)
 
@@ -27,25 +31,45 @@ async def read_group_config(queue: JobQueue) -> GroupConfig:
             logger.warning("waiting for the database: %s", exc)
 
 
+def slots_from_settings(config: GroupConfig) -> int:
+    """How many jobs run at once."""
+    return settings.NUM_WORKERS or (NATIVE_SLOTS if _is_native(config) else 1)
+
+
 def options_from_settings(
     *, name: str, slots: int, runner: Runner, config: GroupConfig, environ: Mapping[str, str]
 ) -> WorkerOptions:
-    """How this worker behaves, with a warning for everything that was asked for and cannot be had."""
-    tags, unknown = resolve_tags(
+    """How this worker behaves, with a warning for everything that was asked for and cannot be had.
+
+    Raises ImproperlyConfigured for a setting that makes no sense.
+    """
+    native = _is_native(config)
+    wanted = list(config.dedicated or settings.DEDICATED_WORKER)
+    try:
+        dedicated_tags = [dedicated.parse(entry).tag for entry in wanted]
+    except BadRequest as exc:
+        raise ImproperlyConfigured(f"DEDICATED_WORKER: {exc.message}") from exc
+    languages = [name for name in runner.languages if not native or name in NATIVE_LANGUAGES]
+    tags, left_out = resolve_tags(
         group=settings.WORKER_GROUP,
-        languages=runner.languages,
+        languages=languages,
         forced=settings.FORCE_WORKER_TAGS,
         configured=config.worker_tags,
         from_environment=settings.WORKER_TAGS,
+        dedicated=[*dedicated_tags, *(["flow"] if dedicated_tags and settings.ADD_FLOW_TAG else [])],
+        native=native,
     )
-    if unknown:
-        logger.warning("left out tags=%s: this host cannot run those languages", ",".join(unknown))
+    if left_out:
+        why = "a native worker does not do this work" if native else "this host cannot run those languages"
+        logger.warning("left out tags=%s: %s", ",".join(left_out), why)
+    for problem in config.problems:
+        logger.error("configuration of group=%s: %s", settings.WORKER_GROUP, problem)
     source = EnvironmentSource(
         base_url=settings.BASE_URL,
         base_internal_url=settings.BASE_INTERNAL_URL,
         worker_group=settings.WORKER_GROUP,
         worker_environment=environ,
-        allowed=[*settings.WHITELIST_ENVS, *config.env_vars_allowlist],
+        allowed=list(dict.fromkeys([*settings.WHITELIST_ENVS, *config.env_vars_allowlist])),
         static=config.env_vars_static,
     )
     if missing := source.missing():
@@ -69,8 +93,23 @@ def options_from_settings(
         max_log_size_mb=settings.MAX_LOG_SIZE_MB,
         keep_logs=not settings.NO_LOGS,
         restart_limit=settings.RESTART_LIMIT,
-        init_script=settings.INIT_SCRIPT or config.init_bash or "",
+        config=config,
+        priority_tags=config.priority_tags,
+        dedicated=wanted,
+        native=native,
+        init_script=config.init_bash or settings.INIT_SCRIPT,
+        periodic_script=config.periodic_script_bash or settings.PERIODIC_BASH_SCRIPT,
+        periodic_interval_s=(
+            config.periodic_interval_s
+            if config.periodic_script_bash
+            else settings.PERIODIC_BASH_SCRIPT_INTERVAL_SECONDS
+        ),
+        exit_after_jobs=settings.EXIT_AFTER_N_JOBS,
     )
+
+
+def _is_native(config: GroupConfig) -> bool:
+    return config.native_mode or settings.NATIVE_MODE
 
 
 def runner_from_settings(*, worker: str, slots: int, store: RuntimeStore) -> Runner:
@@ -90,6 +129,7 @@ def runner_from_settings(*, worker: str, slots: int, store: RuntimeStore) -> Run
         ),
         # One more than run at once: the next job's sandbox is made while the current one runs.
         warm=slots + 1,
+        dedicated_each=slots,
     )
 
 

@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from uuid import UUID
 
 from jobs.queue import Claim
-from workers import host, init_script, results
+from workers import group_config, host, init_script, results
 from workers.agent_jobs import AgentJobs
 from workers.flows import FlowWorker
+from workers.group_config import GroupConfig
 from workers.held_job import HeldJob, Stop
 from workers.job_queue import CancelRequest, JobQueue, Lease, QueueAway, WorkerReport
 from workers.job_runs import JobRuns
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 IDLE_POLL_S = 1.0  # while notifications arrive: finds jobs that became due, and whatever a lost hint told of
 PING_S = 5.0
+GROUP_POLL_S = 30.0  # between looks at the group's configuration: covers a notification that was lost
+RESTART_CODE = 75  # exit code of a worker that wants to be started again (sysexits.h calls it a temporary failure)
 RECORD_LIMIT_S = 30.0  # how long a leaving worker waits for a database that is away
 _LONGEST_TIMER_S = 3600.0  # beyond, polling finds it soon enough
 
@@ -43,8 +46,12 @@ class Worker:
         queue: JobQueue,
         runner: Runner,
         housekeeping: Callable[[], Awaitable[None]] | None = None,
+        reconfigured: Callable[[GroupConfig], WorkerOptions] | None = None,
     ) -> None:
-        """`housekeeping` runs beside the jobs until the worker leaves (jobs.monitor)."""
+        """`housekeeping` runs beside the jobs until the worker leaves (jobs.monitor).
+
+        `reconfigured` answers the options under another configuration of the group; None: it is not followed.
+        """
         self.options = options
         self.jobs_executed = 0
         self._queue = queue
@@ -57,6 +64,11 @@ class Worker:
         self._draining = asyncio.Event()
         self._stopping = asyncio.Event()
         self._state = "starting"
+        self._note = ""  # on the state, for people
+        self._exit_code = 0  # of leaving in order
+        self._reconfigured = reconfigured
+        self._look_at_group = asyncio.Event()
+        self._jobs_begun = 0  # as EXIT_AFTER_N_JOBS counts them
         self._init_log = ""
         self._last_claim: Claim | None = None
         self._occupancy = Occupancy(slots=options.slots, now=time.monotonic())
@@ -66,7 +78,7 @@ class Worker:
             queue.flow_store,
             worker=options.name,
             tags=options.tags,
-            languages=runner.languages,
+            languages=self._languages,
             tell_watchers=queue.tell_watchers,
             wake_workers=queue.wake_workers,
             look_again_in=self._look_again_in,
@@ -79,7 +91,7 @@ class Worker:
             flows=self._flows,
             options=self._options,
             agents=AgentJobs(queue, lend_slot=self._lend_slot),
-            is_draining=self._draining.is_set,
+            is_draining=lambda: self._draining.is_set() or not self._may_begin(1),
         )
         self._lent_slots = 0
         self._lost_answers = 0
@@ -87,9 +99,17 @@ class Worker:
     # --- life --------------------------------------------------------------------------------------------------
 
     async def run(self, *, drain_timeout_s: float | None = None) -> int:
-        """Work until drained or stopped. 0: left in order; 1: init script failed, or results could not be recorded."""
+        """Work until drained or stopped.
+
+        0: left in order; RESTART_CODE: the same, to be started again with the group's new configuration; 1: the init
+        script failed, or results could not be recorded.
+        """
         await self._runner.start()
-        unsubscribe = (self._queue.on_work(self._hint), self._queue.on_cancel(self._look_at_lease))
+        unsubscribe = (
+            self._queue.on_work(self._hint),
+            self._queue.on_cancel(self._look_at_lease),
+            self._queue.on_group(self._hear_of_group),
+        )
         background = [asyncio.create_task(self._logs.run(), name="logs")]
         try:
             await self._open_queue()
@@ -101,6 +121,8 @@ class Worker:
                 return 1
             if self._housekeeping is not None:
                 background.append(asyncio.ensure_future(self._housekeeping()))
+            if self._reconfigured is not None:
+                background.append(asyncio.create_task(self._follow_group(), name="group"))
             await self._work()
             return await self._leave(drain_timeout_s)
         finally:
@@ -112,6 +134,11 @@ class Worker:
             await self._runner.close()
             await self._flows.close()
             await self._queue.close()
+
+    def told_to_leave(self) -> None:
+        """Drain because somebody asked: whoever started this worker is not asked to start it again."""
+        self._exit_code = 0
+        self.drain()
 
     def drain(self) -> None:
         """Claim nothing more, finish what runs, leave."""
@@ -170,8 +197,10 @@ class Worker:
                     RECORD_LIMIT_S,
                 )
                 return 1
-        logger.info("left worker=%s jobs_executed=%s", self.options.name, self.jobs_executed)
-        return 0
+        logger.info(
+            "left worker=%s jobs_executed=%s reason=%s", self.options.name, self.jobs_executed, self._note or "-"
+        )
+        return self._exit_code
 
     async def _finish_jobs(self, drain_timeout_s: float | None) -> None:
         finished = asyncio.ensure_future(self._all_done())
@@ -236,6 +265,58 @@ class Worker:
                 held.log.abandon()
                 self._let_go(held)
 
+    # --- the group's configuration ------------------------------------------------------------------------------
+
+    def _hear_of_group(self, group: str | None) -> None:
+        if group is None or group == self.options.group:
+            self._look_at_group.set()
+
+    async def _follow_group(self) -> None:
+        while not self._draining.is_set():
+            await _wait(self._look_at_group, timeout_s=GROUP_POLL_S)
+            self._look_at_group.clear()
+            try:
+                config = await self._queue.group_config(self.options.group)
+                if config != self.options.config:
+                    await self._take_configuration(config)
+            except QueueAway:
+                self._look_at_group.set()  # the queue itself waits between attempts
+            except Exception:
+                logger.exception("the new configuration of group=%s was not taken", self.options.group)
+
+    async def _take_configuration(self, config: GroupConfig) -> None:
+        reasons = group_config.restart_reasons(self.options.config, config)
+        if reasons:
+            self._leave_for(f"restarting to apply {', '.join(reasons)}", exit_code=RESTART_CODE)
+            return
+        assert self._reconfigured is not None
+        self.options = self._reconfigured(config)
+        self._runs.options_changed(self.options)
+        self._flows.listens_to(self.options.tags)
+        self._work_hint.set()
+        logger.info("took the configuration of group=%s tags=%s", self.options.group, ",".join(self.options.tags))
+        await self._ping()
+
+    def _leave_for(self, note: str, *, exit_code: int) -> None:
+        """Drain by ourselves; the first reason stands."""
+        if not self._draining.is_set():
+            logger.info("%s worker=%s", note, self.options.name)
+            self._note, self._exit_code = note, exit_code
+            self.drain()
+
+    # --- how many jobs ---------------------------------------------------------------------------------------------
+
+    def _may_begin(self, wanted: int) -> int:
+        """How many of `wanted` further jobs may begin here, as far as EXIT_AFTER_N_JOBS goes."""
+        limit = self.options.exit_after_jobs
+        return wanted if limit is None else max(0, min(wanted, limit - self._jobs_begun))
+
+    def count_begun(self, jobs: int) -> None:
+        """So many jobs begin: those of warm processes are counted here, too."""
+        self._jobs_begun += jobs
+        if self.options.exit_after_jobs is not None and not self._may_begin(1):
+            self._leave_for(f"leaves after {self._jobs_begun} jobs (EXIT_AFTER_N_JOBS)", exit_code=0)
+
     # --- claiming ----------------------------------------------------------------------------------------------
 
     async def _claim_until_drained(self) -> None:
@@ -256,6 +337,7 @@ class Worker:
                     held = [*self._held, *((job_id, 1) for job_id in self._flows.taking)]
                     await self._queue.release_all_but(held)
                     may_hold_unknown_jobs = False
+                free = self._may_begin(free)
                 claims = await self._queue.claim(tags=self.options.tags, limit=free)
             except QueueAway as exc:
                 may_hold_unknown_jobs = may_hold_unknown_jobs or exc.outcome_unknown
@@ -285,6 +367,7 @@ class Worker:
     def _start(self, claim: Claim, *, streak_began: float | None = None) -> None:
         logger.info("claimed job=%s tag=%s attempt=%s", claim.id, claim.tag, claim.attempt)
         self._last_claim = claim
+        self.count_begun(1)
         held = self._hold(claim)
         if streak_began is not None:
             held.streak_began = streak_began
@@ -379,6 +462,14 @@ class Worker:
         except Exception:
             logger.exception("a ping failed")
 
+    @property
+    def _languages(self) -> list[str]:
+        return [language for language in self._runner.languages if self.options.runs(language)]
+
+    @property
+    def _runtimes(self) -> dict[str, dict[str, str]]:
+        return {name: told for name, told in self._runner.runtimes.items() if self.options.runs(name)}
+
     def _report(self) -> WorkerReport:
         now = time.monotonic()
         current = next(iter(self._held), None)
@@ -390,8 +481,8 @@ class Worker:
             ip=host.ip(),
             state=self._state,
             custom_tags=list(self.options.tags),
-            languages=list(self._runner.languages),
-            runtimes=self._runner.runtimes,
+            languages=self._languages,
+            runtimes=self._runtimes,
             slots=self.options.slots,
             wm_version=self.options.version,
             busy_slots=len(self._held),
@@ -410,6 +501,9 @@ class Worker:
             job_isolation=isolation,
             isolation_note=note,
             init_log=self._init_log,
+            state_note=self._note or "; ".join(self.options.config.problems),
+            native_mode=self.options.native,
+            dedicated_workers=list(self.options.dedicated),
         )
 
 

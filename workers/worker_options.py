@@ -1,14 +1,20 @@
 """How a worker behaves."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from workers.environment import EnvironmentSource
+from workers.group_config import GroupConfig
+from workers.tags import NATIVE_LANGUAGES
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions:
-    """Built from settings by the command, by hand in tests."""
+    """Built from settings and the group's configuration (workers.setup), by hand in tests.
+
+    A worker takes others while it runs when the group's configuration changes; `name`, `slots` and whatever makes it
+    start again (group_config.restart_reasons) stay.
+    """
 
     name: str
     instance: str  # host
@@ -26,7 +32,15 @@ class WorkerOptions:
     max_log_size_mb: int
     keep_logs: bool
     restart_limit: int
+    config: GroupConfig = field(default_factory=GroupConfig)  # what the group's configuration says
+    priority_tags: Mapping[str, int] = field(default_factory=dict)  # 1..255: those first, highest first
+    dedicated: Sequence[str] = ()  # "workspace:path", "workspace:flow/path"
+    native: bool = False  # runs nothing but languages that need no process of their own
     init_script: str = ""
-    # Scripts and flows ("ws:path", "ws:flow/path") that have processes of their own here, from the start; their tags are
-    # among `tags`.
-    dedicated: Sequence[str] = ()
+    periodic_script: str = ""
+    periodic_interval_s: int | None = None
+    exit_after_jobs: int | None = None  # EXIT_AFTER_N_JOBS
+
+    def runs(self, language: str) -> bool:
+        """Whether jobs in this language may run here; whether they can is for the runner to say."""
+        return not self.native or language in NATIVE_LANGUAGES

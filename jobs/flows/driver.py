@@ -83,7 +83,7 @@ class FlowDriver:
     def __init__(self, store: FlowStore, *, worker: str, here: Here) -> None:
         self._store = store
         self._worker = worker
-        self._here = here
+        self.here = here
         self._known: OrderedDict[UUID, OpenFlow] = OrderedDict()
         # Jobs that a write under way, or one that has just been answered, claims for a slot of this worker: they are
         # held, though no slot knows yet. Whoever takes the claim removes its job.
@@ -122,7 +122,7 @@ class FlowDriver:
     ) -> Advanced:
         for _ in range(_TRIES):
             transaction = Transaction(self._worker, lease)
-            run = _Run(self._store, self, transaction, self._here, may_take=may_take)
+            run = _Run(self._store, self, transaction, self.here, may_take=may_take)
             events = await begin(transaction)
             try:
                 await run.follow(events)

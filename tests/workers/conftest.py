@@ -3,14 +3,20 @@
 import asyncio
 import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jobs.models import WorkerPing
 from workers.environment import EnvironmentSource
 from workers.pg_queue import PgJobQueue
 from workers.runner import RunnerLost, RunOutcome, RunRequest
@@ -168,6 +174,45 @@ def run_worker(settings: Any) -> Iterator[Callable[..., RunningWorker]]:
     yield start
     for worker in started:
         worker.stop()
+
+
+@pytest.fixture
+def start_process(
+    database_url: str, tmp_path: Path, wait_until: Any
+) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
+    """Start `runworker` and wait until it claims; keyword arguments are environment variables."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: str, ready: bool = True, **environ: str) -> "subprocess.Popen[bytes]":
+        before = set(WorkerPing.objects.values_list("worker", flat=True))
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", "runworker", *arguments],
+            env={
+                "PATH": os.environ["PATH"],
+                "DATABASE_URL": database_url,
+                "SECRET_KEY": "worker-process-test",
+                "WORKER_DIR": str(tmp_path / "jobs"),
+                "DATA_DIR": str(tmp_path / "data"),
+                "HEARTBEAT_SECONDS": "1",
+                "MONITOR_INTERVAL_SECONDS": "3600",
+                **environ,
+            },
+            stderr=(tmp_path / f"worker-{len(started)}.log").open("wb"),
+        )
+        started.append(process)
+        if ready:
+            wait_until(
+                lambda: WorkerPing.objects.filter(state="running").exclude(worker__in=before).exists(),
+                timeout_s=40,
+            )
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
 
 
 @pytest.fixture

@@ -37,10 +37,7 @@ def test_a_configuration_with_every_field_is_accepted_as_it_is() -> None:
 
 
 def test_a_worker_reads_what_it_says() -> None:
-    config, problems = group_config.read(FULL)
-
-    assert problems == []
-    assert config == GroupConfig(
+    assert group_config.read(FULL) == GroupConfig(
         worker_tags=["python3", "gpu", "acme:f/team/script"],
         priority_tags={"gpu": 100},
         dedicated=["acme:f/team/script", "acme:flow/f/team/flow"],
@@ -55,6 +52,7 @@ def test_a_worker_reads_what_it_says() -> None:
         network="none",
         cache_clear=3,
         min_alive_workers=2,
+        problems=[],
     )
 
 
@@ -73,7 +71,7 @@ def test_a_worker_reads_what_it_says() -> None:
         ({"priority_tags": {"gpu": True}}, "priority_tags.gpu is True"),
         (
             {"dedicated_worker": "f/team/script"},
-            "dedicated_worker is 'f/team/script'; expected workspace:path",
+            "dedicated_worker: 'f/team/script' names no script or flow; expected workspace:path",
         ),
         ({"dedicated_workers": ["acme:nowhere"]}, r"dedicated_workers\[0\]"),
         ({"init_bash": ["ls"]}, "init_bash is a list; expected a text"),
@@ -138,12 +136,10 @@ def test_what_cannot_have_an_effect_is_reported() -> None:
 
 
 def test_a_worker_follows_the_rest_of_a_configuration_that_somebody_broke_by_hand() -> None:
-    config, problems = group_config.read(
-        {"worker_tags": ["gpu"], "env_vars_static": {"A": 1}, "cache_clear": None}
-    )
+    config = group_config.read({"worker_tags": ["gpu"], "env_vars_static": {"A": 1}, "cache_clear": None})
 
     assert (config.worker_tags, config.env_vars_static) == (["gpu"], {})
-    assert problems == ["env_vars_static.A is the number 1; expected a text"]
+    assert config.problems == ["env_vars_static.A is the number 1; expected a text"]
 
 
 def test_differences_say_when_they_take_effect() -> None:
@@ -179,8 +175,7 @@ def test_differences_say_when_they_take_effect() -> None:
 def test_only_what_a_worker_cannot_follow_makes_it_start_again(
     change: dict[str, Any], reasons: list[str]
 ) -> None:
-    old, _ = group_config.read(FULL)
-    new, _ = group_config.read({**FULL, **change})
+    old, new = group_config.read(FULL), group_config.read({**FULL, **change})
 
     assert group_config.restart_reasons(old, new) == reasons
 
@@ -216,8 +211,8 @@ def test_any_object_is_accepted_as_it_is_or_refused_and_workers_can_always_read_
         assert exc.message
     else:
         assert accepted == config
-        assert group_config.read(config)[1] == []
-    parsed, _ = group_config.read(config)
+        assert group_config.read(config).problems == []
+    parsed = group_config.read(config)
     assert group_config.restart_reasons(parsed, parsed) == []
     assert group_config.difference(config, config) == []
     group_config.without_secrets(config)

@@ -41,6 +41,51 @@ def test_a_language_that_cannot_be_run_is_left_out() -> None:
     assert resolved == (["python3"], ["go"])
 
 
+@pytest.mark.parametrize(
+    ("group", "configured", "from_environment", "tags"),
+    [
+        ("gpu", None, ["bash"], ["acme:f/x", "flow"]),
+        ("gpu", ["bash", "flow"], [], ["bash", "flow", "acme:f/x"]),
+        ("default", ["bash"], ["gpu"], ["bash", "acme:f/x", "flow"]),
+    ],
+)
+def test_a_dedicated_worker_listens_for_what_it_is_dedicated_to(
+    group: str, configured: list[str] | None, from_environment: list[str], tags: list[str]
+) -> None:
+    resolved = resolve_tags(
+        group=group,
+        languages=LANGUAGES,
+        forced=[],
+        configured=configured,
+        from_environment=from_environment,
+        dedicated=["acme:f/x", "flow"],
+    )
+
+    assert resolved == (tags, [])
+
+
+@pytest.mark.parametrize(
+    ("configured", "tags", "left_out"),
+    [
+        (None, ["postgresql", "graphql"], []),
+        (["graphql", "slow-sql", "python3", "flow"], ["graphql", "slow-sql"], ["python3", "flow"]),
+    ],
+)
+def test_a_native_worker_takes_native_work_only(
+    configured: list[str] | None, tags: list[str], left_out: list[str]
+) -> None:
+    resolved = resolve_tags(
+        group="native",
+        languages=["postgresql", "graphql"],
+        forced=[],
+        configured=configured,
+        from_environment=[],
+        native=True,
+    )
+
+    assert resolved == (tags, left_out)
+
+
 def test_a_worker_is_named_after_group_and_host() -> None:
     name = worker_name(group="gpu", hostname="ip-10-0-0-12.ec2.internal")
 

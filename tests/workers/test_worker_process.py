@@ -1,10 +1,8 @@
 """`manage.py runworker` as operators run it: real processes, real signals, real jobs in their sandboxes."""
 
-import os
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,43 +18,6 @@ from jobs.models import CompletedJob, JobStatus, QueuedJob, WorkerPing
 pytestmark = pytest.mark.django_db(transaction=True)
 Make = Callable[..., UUID]
 StartProcess = Callable[..., "subprocess.Popen[bytes]"]
-
-
-@pytest.fixture
-def start_process(database_url: str, tmp_path: Path, wait_until: Any) -> Iterator[StartProcess]:
-    """Start `runworker` and wait until it claims; keyword arguments are environment variables."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(*arguments: str, ready: bool = True, **environ: str) -> "subprocess.Popen[bytes]":
-        before = set(WorkerPing.objects.values_list("worker", flat=True))
-        process = subprocess.Popen(
-            [sys.executable, "manage.py", "runworker", *arguments],
-            env={
-                "PATH": os.environ["PATH"],
-                "DATABASE_URL": database_url,
-                "SECRET_KEY": "worker-process-test",
-                "WORKER_DIR": str(tmp_path / "jobs"),
-                "DATA_DIR": str(tmp_path / "data"),
-                "HEARTBEAT_SECONDS": "1",
-                "MONITOR_INTERVAL_SECONDS": "3600",
-                **environ,
-            },
-            stderr=(tmp_path / f"worker-{len(started)}.log").open("wb"),
-        )
-        started.append(process)
-        if ready:
-            wait_until(
-                lambda: WorkerPing.objects.filter(state="running").exclude(worker__in=before).exists(),
-                timeout_s=40,
-            )
-        return process
-
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Run a worker: claims jobs from the queue and executes them until it is told to leave."""
 
 import asyncio
+import itertools
 import os
 import signal
 from typing import Any
@@ -9,12 +10,14 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from jobs.monitor import monitor
+from workers.group_config import GroupConfig
 from workers.pg_queue import PgJobQueue
 from workers.pg_runtimes import PgRuntimeStore
 from workers.sandbox import SandboxUnavailable
-from workers.setup import options_from_settings, read_group_config, runner_from_settings
+from workers.setup import options_from_settings, read_group_config, runner_from_settings, slots_from_settings
 from workers.tags import worker_name
 from workers.worker import Worker
+from workers.worker_options import WorkerOptions
 
 
 class Command(BaseCommand):
@@ -33,21 +36,27 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, slots: int | None, drain_timeout: float | None, **options: Any) -> None:
-        code = asyncio.run(_run(slots=slots or settings.NUM_WORKERS, drain_timeout_s=drain_timeout))
+        code = asyncio.run(_run(slots=slots, drain_timeout_s=drain_timeout))
         if code:
             raise SystemExit(code)
 
 
-async def _run(*, slots: int, drain_timeout_s: float | None) -> int:
+async def _run(*, slots: int | None, drain_timeout_s: float | None) -> int:
     name = worker_name(group=settings.WORKER_GROUP, hostname=settings.INSTANCE_NAME)
     queue = PgJobQueue(worker=name)
-    runner = runner_from_settings(worker=name, slots=slots, store=PgRuntimeStore())
     config = await read_group_config(queue)
-    options = options_from_settings(name=name, slots=slots, runner=runner, config=config, environ=os.environ)
-    worker = Worker(options, queue=queue, runner=runner, housekeeping=monitor)
+    slots = slots or slots_from_settings(config)
+    runner = runner_from_settings(worker=name, slots=slots, store=PgRuntimeStore())
+
+    def options(config: GroupConfig) -> WorkerOptions:
+        return options_from_settings(name=name, slots=slots, runner=runner, config=config, environ=os.environ)
+
+    worker = Worker(options(config), queue=queue, runner=runner, housekeeping=monitor, reconfigured=options)
+    signals = itertools.count(1)
 
     def leave() -> None:
-        (worker.stop if worker.is_draining else worker.drain)()
+        # Counted here: a worker that drains by itself has not been told to hurry.
+        (worker.told_to_leave if next(signals) == 1 else worker.stop)()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
