@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.queue import Claim
 from workers.group_config import GroupConfig
-from workers.group_config import GroupConfig
 from workers.logs import JobLog
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ class RunRequest:
     log: JobLog
     report_memory: Callable[[int], None]  # call with the peak in kB, now and then
     share: str | None = None  # jobs with the same name here have the folder ./shared in common
-    group: GroupConfig = field(default_factory=GroupConfig)  # of the worker, as it is when the job begins
     group: GroupConfig = field(default_factory=GroupConfig)  # of the worker, as it is when the job begins
     dedicated: bool = False  # to be run by a process that has the code loaded, if its language can
 
