@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,6 +29,12 @@ SERVER_STOP_S = (
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 30.0
 STEADY_S = 60.0  # a child that ran this long starts over with a short backoff
 LOOK_AT_IT_AFTER = 4  # deaths in a row before we say that it will not mend itself
+# Exit codes of a child that left in order and is to be started again at once: a worker with EXIT_AFTER_N_JOBS, one whose
+# group has a new configuration (workers.worker.RESTART_CODE; its own log says which).
+LEFT_IN_ORDER = (0, 75)
+LEAST_LIFE_S = (
+    2.0  # between two starts of a child that leaves in order: what leaves at once may keep no processor busy
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +97,12 @@ def _whole_number(name: str, default: int) -> int:
         raise StartError(f"{name} is {raw!r}; expected a whole number.") from exc
 
 
+def _is_native(environment: Mapping[str, str]) -> bool:
+    """Whether the worker is a native one, which has its own default for NUM_WORKERS (as settings.NATIVE_MODE)."""
+    said = environment.get("NATIVE_MODE", "").strip().lower()
+    return said in ("1", "true", "yes", "on") or (not said and environment.get("WORKER_GROUP") == "native")
+
+
 def bind(host: str, port: int) -> socket.socket:
     """The server's listening socket, taken before anything heavy starts, kept when the server restarts.
 
@@ -145,7 +158,13 @@ class Child:
             code = await self._run_once()
             if self._is_stopping.is_set():
                 return
-            if time.monotonic() - began > STEADY_S:
+            lived_s = time.monotonic() - began
+            if code in LEFT_IN_ORDER:
+                self._console.say(f"The {self.name} left in order; starting it again.")
+                backoff_s, deaths = FIRST_BACKOFF_S, 0
+                await self._pause(LEAST_LIFE_S - lived_s)
+                continue
+            if lived_s > STEADY_S:
                 backoff_s, deaths = FIRST_BACKOFF_S, 0
             deaths += 1
             advice = ""
@@ -154,9 +173,13 @@ class Child:
             self._console.warn(
                 f"The {self.name} {exit_sentence(code)}; starting it again in {backoff_s:.0f} s.{advice}"
             )
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._is_stopping.wait(), backoff_s)
+            await self._pause(backoff_s)
             backoff_s = min(backoff_s * 2, LONGEST_BACKOFF_S)
+
+    async def _pause(self, seconds: float) -> None:
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._is_stopping.wait(), seconds)
 
     async def _run_once(self) -> int:
         self._process = await asyncio.create_subprocess_exec(
@@ -241,7 +264,11 @@ class Supervisor:
             environment["SERVER_BIND_ADDR"] = options.host
         if options.workers is not None:
             environment["NUM_WORKERS"] = str(options.workers)
-        elif options.mode == "standalone" and not environment.get("NUM_WORKERS"):
+        elif (
+            options.mode == "standalone"
+            and not environment.get("NUM_WORKERS")
+            and not _is_native(environment)
+        ):
             # With one slot a single long job would hold up everything that a person tries meanwhile.
             environment["NUM_WORKERS"] = str(min(os.cpu_count() or 1, MOST_DEFAULT_SLOTS))
         environment["MODE"] = options.mode

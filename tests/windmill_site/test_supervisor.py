@@ -19,7 +19,8 @@ import pytest
 from windmill_site.console import Console
 from windmill_site.data_folder import DataFolder
 from windmill_site.embedded_postgres import EmbeddedPostgres
-from windmill_site.supervisor import Child
+from windmill_site.supervisor import LEAST_LIFE_S, Child
+from workers.worker import RESTART_CODE
 
 PROJECT = Path(__file__).resolve().parents[2]
 OURS = ("DATABASE_", "SECRET_KEY", "DATA_DIR", "MODE", "PORT", "SUPERADMIN_", "STATIC_ROOT")
@@ -252,6 +253,22 @@ async def test_a_child_that_ends_is_started_again_and_its_last_words_come_first(
         "worker | the reason",
         "The worker ended with exit status 3; starting it again in 2 s.",
     ]
+
+
+@pytest.mark.parametrize("code", [0, RESTART_CODE])
+async def test_a_child_that_leaves_in_order_is_started_again_without_alarm_but_not_in_a_tight_loop(capsys, code):
+    leaving = child(f"date +%s.%N; exit {code}")
+    running = asyncio.create_task(leaving.keep_running())
+
+    seen = ""
+    while seen.count("left in order") < 2:
+        seen += await printed(capsys, "left in order")
+    leaving.terminate()
+    await running
+
+    first, second = (float(found) for found in re.findall(r"worker \| (\S+)", seen))
+    assert second - first >= LEAST_LIFE_S * 0.9
+    assert re.findall(r"The worker .*", seen) == ["The worker left in order; starting it again."] * 2
 
 
 async def test_a_child_that_was_told_to_end_may_finish_what_it_does(capsys):
