@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from uuid import UUID
 
 from jobs.queue import Claim
-from workers import group_config, host, init_script, results
+from workers import group_config, host
 from workers.agent_jobs import AgentJobs
 from workers.flows import FlowWorker
 from workers.group_config import GroupConfig
 from workers.held_job import HeldJob, Stop
+from workers.host_scripts import HostScripts
 from workers.job_queue import CancelRequest, JobQueue, Lease, QueueAway, WorkerReport
 from workers.job_runs import JobRuns
 from workers.logs import JobLog, LogWriter, SilentLog
@@ -93,6 +94,15 @@ class Worker:
             agents=AgentJobs(queue, lend_slot=self._lend_slot),
             is_draining=lambda: self._draining.is_set() or not self._may_begin(1),
         )
+        self._host_scripts = HostScripts(
+            options,
+            queue=queue,
+            hold=self._hold,
+            let_go=self._let_go,
+            record=self._runs.record,
+            leaving=self._draining,
+            stopping=self._stopping,
+        )
         self._lent_slots = 0
         self._lost_answers = 0
 
@@ -121,6 +131,8 @@ class Worker:
                 return 1
             if self._housekeeping is not None:
                 background.append(asyncio.ensure_future(self._housekeeping()))
+            if self.options.periodic_script.strip() and self.options.periodic_interval_s is not None:
+                background.append(asyncio.create_task(self._keep_looking_after_host(self.options.periodic_interval_s)))
             if self._reconfigured is not None:
                 background.append(asyncio.create_task(self._follow_group(), name="group"))
             await self._work()
@@ -183,6 +195,7 @@ class Worker:
         await self._ping()
         if self._held:
             await self._finish_jobs(drain_timeout_s)
+        self._host_scripts.stop()
         for held in list(self._held.values()):
             held.stop_for(Stop.RELEASED)
         try:
@@ -214,56 +227,29 @@ class Worker:
             await asyncio.wait([held.task for held in self._held.values() if held.task is not None])
 
     async def _prepare_host(self) -> bool:
-        """Run the init script, as a job that everybody can look at. False: it failed, and so does the worker."""
-        script = self.options.init_script
-        if not script.strip():
-            return True
-        logger.info("running the init script worker=%s", self.options.name)
-        await self._ping()
-        claim = await self._start_init_job(script)
-        held = self._hold(claim)
-        held.task = asyncio.create_task(self._run_init_script(held, script), name="init script")
-        stopped = asyncio.ensure_future(self._stopping.wait())
-        await asyncio.wait({held.task, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        held.stop_for(Stop.CANCELED, CancelRequest(self.options.name, "its worker was stopped"))
-        await held.task
-        if self._state == "failed":
-            await self._ping()
-        return self._state != "failed"
-
-    async def _start_init_job(self, script: str) -> Claim:
-        request = init_script.job(script, worker=self.options.name)
-        while True:
-            with contextlib.suppress(QueueAway):
-                return await self._queue.start_own(request)
-
-    async def _run_init_script(self, held: HeldJob, script: str) -> None:
-        outcome: results.Recorded | None = None
-        held.is_executing = True
-        try:
-            environment = self.options.environment.for_host()
-            await init_script.run(
-                script, environment=environment, log=held.log, timeout_s=self.options.max_timeout_s
+        """Run the init script. False: it failed, or something else is missing, and so the worker cannot begin."""
+        problem = ""
+        if self.options.periodic_script.strip() and self.options.periodic_interval_s is None:
+            problem = (
+                f"The periodic script of worker group {self.options.group} has no interval: set "
+                "periodic_script_interval_seconds, to 60 or more, beside periodic_script_bash.\n"
             )
-            outcome = results.succeeded("null", max_size_mb=1)
-        except init_script.InitScriptFailed as exc:
-            message = f"The init script of worker group {self.options.group} failed: {exc}"
-            logger.error("%s; the worker stops. End of its output:\n%s", message, exc.log[-2000:])
-            self._state, self._init_log = "failed", f"{exc.log}\n{message}\n"
-            outcome = results.failed_with("InitScriptErr", message)
-        except asyncio.CancelledError:
-            if held.stop is None:
-                raise
-            asyncio.current_task().uncancel()  # type: ignore[union-attr]  # we are in one
-            self._state, self._init_log = "failed", "The init script was stopped.\n"
-        finally:
-            held.is_executing = False
-            try:
-                await self._runs.record(held, outcome)
-            finally:
-                held.log.abandon()
-                self._let_go(held)
+            logger.error("%s", problem.rstrip())
+        elif self.options.init_script.strip():
+            self._note = "running the init script"
+            await self._ping()
+            problem = await self._host_scripts.prepare()
+            self._note = ""
+        if problem:
+            self._state, self._init_log = "failed", problem
+            await self._ping()
+        return not problem
+
+    async def _keep_looking_after_host(self, interval_s: float) -> None:
+        try:
+            await self._host_scripts.keep_running(interval_s)
+        except Exception:
+            logger.exception("the periodic script is not run any more")
 
     # --- the group's configuration ------------------------------------------------------------------------------
 
@@ -292,6 +278,7 @@ class Worker:
         assert self._reconfigured is not None
         self.options = self._reconfigured(config)
         self._runs.options_changed(self.options)
+        self._host_scripts.options_changed(self.options)
         self._flows.listens_to(self.options.tags)
         self._work_hint.set()
         logger.info("took the configuration of group=%s tags=%s", self.options.group, ",".join(self.options.tags))
@@ -323,7 +310,7 @@ class Worker:
         may_hold_unknown_jobs = False
         follow_up = False  # whether the last look makes it likely that there is more
         while not self._draining.is_set():
-            free = self.options.slots - len(self._held) + self._lent_slots
+            free = self.options.slots - len(self._held) + self._lent_slots + self._host_scripts.running_count
             if free <= 0:
                 self._slot_freed.clear()
                 await self._slot_freed.wait()

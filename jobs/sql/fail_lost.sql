@@ -8,7 +8,7 @@ WITH lost AS (
               LEFT JOIN flow_status ON flow_status.id = queue.id
              WHERE queue.running AND last_ping < statement_timestamp() - make_interval(secs => %(timeout_s)s)) AS what
      WHERE queue.id = what.id AND running AND last_ping < statement_timestamp() - make_interval(secs => %(timeout_s)s)
-       AND NOT (restarts < %(limit)s AND tag <> 'init_script' AND NOT is_bound
+       AND NOT (restarts < %(limit)s AND tag NOT IN ('init_script', 'periodic_bash_script') AND NOT is_bound
                 AND (%(restart)s AND canceled_by IS NULL OR is_flow))
     RETURNING queue.*, what.is_flow, what.is_bound
 )
@@ -24,7 +24,8 @@ SELECT id, workspace_id, CASE WHEN canceled_by IS NULL THEN 'failure' ELSE 'canc
                     'This likely means that the job died on worker %%s, OOM are a common reason for worker crashes. '
                     'Check the workers around the time of the last ping and the exit code if any.',
                     to_char(last_ping AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'), %(timeout_s)s::int,
-                    CASE WHEN tag = 'init_script' THEN 'InitScript' WHEN is_bound THEN 'SameWorker'
+                    CASE WHEN tag = 'init_script' THEN 'InitScript' WHEN tag = 'periodic_bash_script' THEN 'PeriodicScript'
+                         WHEN is_bound THEN 'SameWorker'
                          WHEN %(restart)s THEN format('RestartLimit (%%s)', %(limit)s::int) ELSE 'RestartDisabled' END,
                     worker)))
             ELSE json_build_object('error', json_build_object(
