@@ -4,6 +4,8 @@ A group exists because workers name it (WORKER_GROUP); a configuration may be th
 missing. Stored in the table `config` as `worker__<group>`.
 """
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,8 +20,8 @@ from workers.group_config import Difference
 from workers.models import Config
 from workspaces import audit
 from workspaces.access import Identity
-from workspaces.errors import BadRequest, NotFound
-from workspaces.models import ActionKind
+from workspaces.errors import BadRequest, Conflict, NotFound
+from workspaces.models import ActionKind, AuditEntry
 
 PREFIX = "worker__"
 MAX_NAME = 60  # characters; the name becomes a part of each worker's
@@ -51,22 +53,40 @@ def list_groups() -> list[dict[str, Any]]:
     return [{"name": row.name.removeprefix(PREFIX), "config": row.config} for row in rows]
 
 
+def list_names() -> list[str]:
+    """Names of the groups that are configured."""
+    keys = Config.objects.filter(name__startswith=PREFIX).order_by("name").values_list("name", flat=True)
+    return [key.removeprefix(PREFIX) for key in keys]
+
+
 def get(name: str) -> dict[str, Any] | None:
     """The configuration of one group; None: it has none, and its workers follow their own settings."""
     row = Config.objects.filter(pk=PREFIX + name).first()
     return None if row is None else row.config
 
 
-def update(*, name: str, config: object, actor: Identity) -> Change:
+def preview(*, name: str, config: object, actor: Identity) -> Change:
+    """What `update` would do, and nothing written. Raises as `update` does."""
+    actor.require_devops()
+    check_name(name)
+    wanted = group_config.checked(config)
+    return _change(name, wanted, difference(get(name), wanted))
+
+
+def update(*, name: str, config: object, actor: Identity, seen: str | None = None) -> Change:
     """Make `config` (a JSON object) the configuration of group `name`, and tell its workers.
 
-    Raises BadRequest, which names the field that is wrong; PermissionDenied.
+    `seen` is the `fingerprint` of the configuration that the change was made from; None takes whatever is there.
+    Raises BadRequest, which names the field that is wrong; Conflict: it is not what was seen any more;
+    PermissionDenied.
     """
     actor.require_devops()
     check_name(name)
     wanted = group_config.checked(config)
     with transaction.atomic():
         row, is_new = _locked(PREFIX + name)
+        if seen is not None and seen != fingerprint(None if is_new else row.config):
+            raise changed_meanwhile(name)
         differences = difference(row.config, wanted)
         if is_new or row.config != wanted:
             Config.objects.filter(pk=row.pk).update(config=wanted)
@@ -78,12 +98,30 @@ def update(*, name: str, config: object, actor: Identity) -> Change:
                 parameters={"changes": [audited(found) for found in differences]},
             )
             wakeups.group_changed(name)
+    return _change(name, wanted, differences)
+
+
+def changed_meanwhile(name: str) -> Conflict:
+    """What is raised when a change was made from a configuration that is not the present one any more."""
+    return Conflict(
+        f"worker group {name} was changed by somebody else since you opened it; load it and apply your change to that"
+    )
+
+
+def _change(name: str, wanted: dict[str, Any], differences: list[Difference]) -> Change:
     return Change(
         name=name,
         config=wanted,
         differences=differences,
         warnings=[*group_config.warnings(wanted), *_missing_runnables(wanted)],
     )
+
+
+def fingerprint(config: Mapping[str, Any] | None) -> str:
+    """What tells one configuration from another; "" of none."""
+    if config is None:
+        return ""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
 
 def delete(*, name: str, actor: Identity) -> None:
@@ -102,6 +140,41 @@ def delete(*, name: str, actor: Identity) -> None:
             parameters={"changes": [audited(found) for found in difference(row.config, None)]},
         )
         wakeups.group_changed(name)
+
+
+def clear_caches(*, name: str, actor: Identity) -> Change:
+    """Have the group's workers leave, and start again with an empty cache folder. Raises as `update` does."""
+    config = get(name) or {}
+    count = config.get("cache_clear")
+    count = count + 1 if isinstance(count, int) else 1
+    return update(
+        name=name,
+        config={**config, "cache_clear": count},
+        actor=actor,
+        seen=fingerprint(config) if config else None,
+    )
+
+
+def reveal_variables(*, name: str, actor: Identity) -> dict[str, str]:
+    """The values of the group's static variables, for somebody who looks at them. NotFound, PermissionDenied."""
+    actor.require_devops()
+    config = get(name)
+    if config is None:
+        raise NotFound(f"worker group {name[:MAX_NAME]} has no configuration")
+    audit.record(actor, "worker_config.reveal", ActionKind.EXECUTE, resource=PREFIX + name)
+    values = config.get("env_vars_static")
+    return dict(values) if isinstance(values, dict) else {}
+
+
+def history(*, name: str, actor: Identity, limit: int = 50) -> list[AuditEntry]:
+    """The last changes of the group's configuration, newest first; `parameters` as `audited` keeps them."""
+    actor.require_devops()
+    rows = AuditEntry.objects.filter(
+        workspace_id=audit.INSTANCE,
+        resource=PREFIX + name,
+        operation__in=("worker_config.update", "worker_config.delete"),
+    )
+    return list(rows.order_by("-id")[:limit])
 
 
 def _locked(key: str) -> tuple[Config, bool]:

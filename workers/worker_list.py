@@ -5,14 +5,18 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.db import connection
+from django.db.models import Q
 from django.utils import timezone
 
+from jobs import dedicated, tags
 from jobs.languages import missing_tool
-from jobs.models import Language, WorkerPing
+from jobs.models import Flow, Language, Script, WorkerPing
+from workers import groups
+from workers.dead_workers import GONE
 from workspaces.access import Caller
+from workspaces.errors import BadRequest
 
 LATE = timedelta(seconds=20)  # pings come every few seconds; after this one something is wrong
-GONE = timedelta(seconds=60)  # after this a worker counts as dead
 _MOST_TAGS = 200
 _MOST_WORKERS = 1000
 
@@ -108,12 +112,26 @@ class ShownGroup:
     """A worker group, summed up."""
 
     name: str
+    is_configured: bool = False
     workers: list[ShownWorker] = field(default_factory=list)
     waiting: int = 0  # jobs whose tag this group takes
 
     @property
+    def has_page(self) -> bool:
+        """Whether the group can be configured: WORKER_GROUP may say anything, a configuration's name may not."""
+        try:
+            groups.check_name(self.name)
+        except BadRequest:
+            return False
+        return True
+
+    @property
     def live_count(self) -> int:
         return sum(worker.takes_jobs for worker in self.workers)
+
+    @property
+    def gone_count(self) -> int:
+        return sum(worker.health == "gone" for worker in self.workers)
 
     @property
     def slots(self) -> int:
@@ -138,17 +156,23 @@ class Overview:
     queue: list[TagQueue]
 
     @property
+    def has_workers(self) -> bool:
+        return any(group.workers for group in self.groups)
+
+    @property
     def uncovered(self) -> list[TagQueue]:
         return [row for row in self.queue if row.waiting and not row.workers]
 
 
 def overview(caller: Caller) -> Overview:
-    """Workers serve every workspace; the queue shown is that of the caller's (superadmins: of all). Two queries."""
+    """Workers serve every workspace; the queue shown is that of the caller's (superadmins: of all). Three queries."""
     now = timezone.now()
-    groups: dict[str, ShownGroup] = {}
+    shown: dict[str, ShownGroup] = {
+        name: ShownGroup(name=name, is_configured=True) for name in groups.list_names()
+    }
     for ping in WorkerPing.objects.order_by("worker_group", "worker")[:_MOST_WORKERS]:
         may_open = ping.last_job_id is not None and ping.last_job_workspace_id == caller.workspace_id
-        groups.setdefault(ping.worker_group, ShownGroup(name=ping.worker_group)).workers.append(
+        shown.setdefault(ping.worker_group, ShownGroup(name=ping.worker_group)).workers.append(
             ShownWorker(
                 ping=ping,
                 health=_health(ping, now),
@@ -156,16 +180,36 @@ def overview(caller: Caller) -> Overview:
             )
         )
     queue = _queue_by_tag(None if caller.is_super_admin else caller.workspace_id)
-    live = [worker for group in groups.values() for worker in group.workers if worker.takes_jobs]
+    live = [worker for group in shown.values() for worker in group.workers if worker.takes_jobs]
     for row in queue:
-        for group in groups.values():
+        for group in shown.values():
             takers = sum(worker.takes(row.tag) for worker in group.workers)
             row.workers += takers
             if takers:
                 group.waiting += row.waiting
         if not row.workers and (missing := missing_tool(row.tag, (worker.ping.runtimes for worker in live))):
             row.missing, row.install = missing
-    return Overview(groups=list(groups.values()), queue=queue)
+    in_order = sorted(shown.values(), key=lambda group: group.name)
+    return Overview(groups=in_order, queue=queue)
+
+
+def known_tags() -> list[str]:
+    """Tags to suggest for a group: the default ones, the instance's own, those that jobs wait for."""
+    waiting = [row.tag for row in _queue_by_tag(None)]
+    own = [tag.name for tag in tags.custom_tags() if "$" not in tag.name]
+    return list(dict.fromkeys([*own, *tags.DEFAULT_TAGS, *waiting]))
+
+
+def dedicated_entries(search: str, *, limit: int = 20) -> list[str]:
+    """Scripts and flows that have a dedicated worker, as a group names them, whose name holds `search`."""
+    found: list[str] = []
+    for model, is_flow in ((Script, False), (Flow, True)):
+        rows = model._default_manager.filter(archived=False, extra__contains={"dedicated_worker": True})
+        for word in search.replace(":flow/", ":").split(":", 1):
+            rows = rows.filter(Q(path__icontains=word) | Q(workspace__id__icontains=word))
+        pairs = rows.order_by("workspace_id", "path").values_list("workspace_id", "path")[:limit]
+        found += [str(dedicated.Dedicated(workspace_id, path, is_flow)) for workspace_id, path in pairs]
+    return found[:limit]
 
 
 def _is_missing(ping: WorkerPing, language: str) -> bool:

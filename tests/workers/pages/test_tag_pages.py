@@ -1,0 +1,82 @@
+"""The page of custom tags."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tests.tenancy import identity, join, make_account, make_workspace, token_for
+from workers import custom_tags
+from workspaces.access import Identity
+from workspaces.custom_tags import parse
+
+pytestmark = pytest.mark.django_db
+PAGE = "/w/acme/workers/tags/"
+
+
+@pytest.fixture
+def root() -> Identity:
+    acme = make_workspace("acme", admin="ann@example.com")
+    make_account("ops@example.com", devops=True)
+    join(acme, "ops@example.com")
+    root = identity("root@example.com")
+    custom_tags.add(parse("gpu(acme)"), actor=root)
+    custom_tags.add(parse("hush(umbra)"), actor=root)
+    return root
+
+
+def browser(email: str) -> Client:
+    client = Client()
+    client.cookies["token"] = token_for(email)
+    return client
+
+
+def texts() -> list[str]:
+    return [row.tag.text for row in custom_tags.list_tags()]
+
+
+def send(address: str, **fields: Any) -> Any:
+    return browser("root@example.com").post(PAGE + address, fields)
+
+
+def test_a_superadmin_adds_changes_and_removes_tags(root: Identity) -> None:
+    send("new/", name="big", rule="except", workspaces="acme\numbra")
+    send("edit/?tag=gpu", name="gpus", rule="everywhere", workspaces="acme")
+    send("delete/", tag="hush")
+
+    assert texts() == ["gpus", "big(^acme^umbra)"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "says"),
+    [
+        ({"name": "two words", "rule": "everywhere"}, "name", "is not valid"),
+        ({"name": "gpu", "rule": "everywhere"}, "name", "exists already"),
+        ({"name": "x-$workspace", "rule": "only", "workspaces": "acme"}, "name", "is not valid"),
+        ({"name": "x", "rule": "only"}, "workspaces", "at least one workspace"),
+        ({"name": "x", "rule": "only", "workspaces": "a b"}, "name", "is not valid"),
+    ],
+)
+def test_what_is_wrong_is_said_at_its_field(
+    root: Identity, fields: dict[str, str], field: str, says: str
+) -> None:
+    answer = send("new/", **fields)
+
+    assert answer.status_code == 422 and says in answer.context["form"].errors[field][0]
+    assert texts() == ["gpu(acme)", "hush(umbra)"]
+
+
+def test_devops_see_all_tags_and_change_none(root: Identity) -> None:
+    client = browser("ops@example.com")
+
+    assert b"hush" in client.get(PAGE).content
+    for address in ("new/", "edit/?tag=gpu", "delete/"):
+        answer = client.post(PAGE + address, {"name": "x", "rule": "everywhere", "tag": "gpu"})
+        assert answer.status_code == 403
+    assert texts() == ["gpu(acme)", "hush(umbra)"]
+
+
+def test_members_see_the_tags_of_their_workspace_only(root: Identity) -> None:
+    page = browser("ann@example.com").get(PAGE).content
+
+    assert b"gpu" in page and b"hush" not in page and b"umbra" not in page

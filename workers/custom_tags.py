@@ -1,0 +1,150 @@
+"""The instance's custom tags: who uses them, which workers take them, and changing one without losing another."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from django.db import connection, transaction
+
+from jobs.models import Script
+from workers import live_workers
+from workspaces import custom_tags, instance_settings
+from workspaces.access import Identity
+from workspaces.custom_tags import SETTING, CustomTag
+from workspaces.errors import Conflict, NotFound
+from workspaces.models import InstanceSetting, Workspace
+
+_VARIABLE_PART = re.compile(r"\$workspace|\$args\[[^\]]*\]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownTag:
+    """A tag and what is known of its use."""
+
+    tag: CustomTag
+    script_count: int  # deployed scripts that ask for it
+    flow_count: int  # deployed flows that ask for it, themselves or in a step
+    worker_count: int  # live workers that take it; of a tag with variable parts: that take one like it
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether the tag of a job is only known when it is run."""
+        return "$" in self.tag.name
+
+
+def list_tags() -> list[ShownTag]:
+    """All custom tags, in the order of the setting. Whoever shows them decides who may see them."""
+    tags = custom_tags.parse_known(_value())
+    names = [tag.name for tag in tags]
+    scripts = _count(Script.objects.filter(archived=False, deleted=False, tag__in=names).values_list("tag"))
+    flows = _flows_by_tag(names)
+    live = Counter(
+        tag for told in live_workers.live().values_list("custom_tags", flat=True) for tag in set(told)
+    )
+    return [
+        ShownTag(
+            tag=tag,
+            script_count=scripts[tag.name],
+            flow_count=flows[tag.name],
+            worker_count=_takers(tag.name, live),
+        )
+        for tag in tags
+    ]
+
+
+def get(name: str) -> CustomTag:
+    """The tag of that name. NotFound."""
+    tag = custom_tags.find(custom_tags.parse_known(_value()), name)
+    if tag is None:
+        raise NotFound(f"there is no custom tag {name[:60]!r}")
+    return tag
+
+
+def add(tag: CustomTag, *, actor: Identity) -> None:
+    """Offer one more tag. For superadmins. BadRequest (it is not valid), Conflict (there is one), PermissionDenied."""
+
+    def with_it(tags: list[CustomTag]) -> list[CustomTag]:
+        if custom_tags.find(tags, tag.name) is not None:
+            raise Conflict(f"custom tag {tag.name} exists already; change that one")
+        return [*tags, tag]
+
+    _change(with_it, actor)
+
+
+def replace(name: str, tag: CustomTag, *, actor: Identity) -> None:
+    """Make the tag `name` this one. Raises as `add` does, and NotFound."""
+
+    def with_it_instead(tags: list[CustomTag]) -> list[CustomTag]:
+        if custom_tags.find(tags, name) is None:
+            raise NotFound(f"there is no custom tag {name[:60]!r} any more")
+        if tag.name != name and custom_tags.find(tags, tag.name) is not None:
+            raise Conflict(f"custom tag {tag.name} exists already; change that one")
+        return [tag if held.name == name else held for held in tags]
+
+    _change(with_it_instead, actor)
+
+
+def remove(name: str, *, actor: Identity) -> None:
+    """Offer a tag no more. Jobs may still ask for it by name, everywhere. NotFound, PermissionDenied."""
+
+    def without_it(tags: list[CustomTag]) -> list[CustomTag]:
+        if custom_tags.find(tags, name) is None:
+            raise NotFound(f"there is no custom tag {name[:60]!r} any more")
+        return [held for held in tags if held.name != name]
+
+    _change(without_it, actor)
+
+
+def unknown_workspaces(tag: CustomTag) -> list[str]:
+    """Workspaces of a restriction that do not exist: they may come later, or be misspelt."""
+    known = set(Workspace.objects.filter(pk__in=tag.workspaces).values_list("pk", flat=True))
+    return [name for name in tag.workspaces if name not in known]
+
+
+def _change(decide: Callable[[list[CustomTag]], list[CustomTag]], actor: Identity) -> None:
+    actor.require_super_admin()
+    with transaction.atomic():
+        InstanceSetting.objects.get_or_create(pk=SETTING, defaults={"value": []})
+        row = InstanceSetting.objects.select_for_update().get(pk=SETTING)
+        tags = decide(custom_tags.parse_known(row.value))
+        instance_settings.set_setting(actor, SETTING, [tag.text for tag in tags])
+
+
+def _value() -> object:
+    row = InstanceSetting.objects.filter(pk=SETTING).first()
+    return None if row is None else row.value
+
+
+def _count(rows: Iterable[tuple[str | None]]) -> Counter[str]:
+    return Counter(tag for (tag,) in rows if tag is not None)
+
+
+def _flows_by_tag(names: list[str]) -> Counter[str]:
+    """Live flows by the tags that they ask for, each flow once a tag."""
+    if not names:
+        return Counter()
+    with connection.cursor() as cursor:
+        cursor.execute(_FLOWS_BY_TAG, {"names": names})
+        return Counter(dict(cursor.fetchall()))
+
+
+_FLOWS_BY_TAG = """
+SELECT asked.tag, count(DISTINCT flow.id)
+  FROM flow
+  JOIN flow_version AS version ON version.id = flow.version_id
+ CROSS JOIN LATERAL (
+       SELECT flow.tag
+        UNION SELECT found #>> '{}' FROM jsonb_path_query(version.value::jsonb, '$.**.tag') AS found
+        UNION SELECT found #>> '{}' FROM jsonb_path_query(version.value::jsonb, '$.**.tag_override') AS found
+       ) AS asked
+ WHERE NOT flow.archived AND asked.tag = ANY(%(names)s::text[])
+ GROUP BY asked.tag
+"""
+
+
+def _takers(name: str, live: Counter[str]) -> int:
+    if "$" not in name:
+        return live[name]
+    pattern = ".+".join(re.escape(part) for part in _VARIABLE_PART.split(name))
+    return max((count for tag, count in live.items() if re.fullmatch(pattern, tag)), default=0)

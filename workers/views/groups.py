@@ -1,0 +1,190 @@
+"""Pages of worker groups: what a group is configured to, changing it in two steps, its history."""
+
+from typing import Any
+
+from django import forms
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from workers import group_changes, group_config, groups, live_workers, worker_list
+from workers.group_changes import ShownChange
+from workers.group_form import GroupForm
+from workers.views.workers import operates
+from workspaces import pages
+from workspaces.access import Caller
+from workspaces.errors import Conflict, DomainError
+from workspaces.forms import PageForm
+from workspaces.pages import workspace_page
+from workspaces.views.drawers import show_form
+
+
+class NewGroupForm(PageForm):
+    """The name of a group that nobody has configured yet."""
+
+    name = forms.CharField(
+        max_length=groups.MAX_NAME,
+        help_text="Workers belong to the group that WORKER_GROUP names when they start.",
+        widget=forms.TextInput(attrs={"class": "mono", "spellcheck": "false", "autocomplete": "off"}),
+    )
+
+
+def group_url(caller: Caller, name: str, *, page: str = "worker-group") -> str:
+    """The address of a group's page."""
+    return reverse(page, kwargs={"workspace": caller.workspace_id, "name": name})
+
+
+def _list_url(caller: Caller) -> str:
+    return reverse("workers", kwargs={"workspace": caller.workspace_id})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page
+def new_group(request: HttpRequest, caller: Caller) -> HttpResponse:
+    """/w/<workspace>/workers/new-group/: asks for a name, and goes on to that group's page. Writes nothing."""
+    caller.identity.require_devops()
+    form = NewGroupForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        name = form.cleaned_data["name"]
+        try:
+            groups.check_name(name)
+            if groups.get(name) is not None:
+                raise Conflict(f"worker group {name} is configured already; open it to change it")
+            return pages.go(request, group_url(caller, name))
+        except DomainError as exc:
+            pages.add_error(form, exc, {"worker group": "name"})
+    context = {"form": form, "action": request.path, "save": "Go on"}
+    return show_form(
+        request,
+        "workspaces/_simple_form.html",
+        context,
+        title="New worker group",
+        list_url=_list_url(caller),
+        status=422 if form.errors else 200,
+    )
+
+
+@sensitive_post_parameters()
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page
+def group(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
+    """/w/<workspace>/workers/groups/<name>/: the form; posted, what would change; posted with step=save, saved."""
+    groups.check_name(name)
+    config = groups.get(name)
+    if request.method == "POST":
+        caller.identity.require_devops()
+    if not operates(caller):
+        return _read_only(request, caller, name, config)
+    seen = request.POST.get("seen", groups.fingerprint(config))
+    form = GroupForm(request.POST or None, current=config)
+    step = request.POST.get("step", "")
+    change: groups.Change | None = None
+    if step in ("review", "save") and form.is_valid():
+        try:
+            change = groups.preview(name=name, config=form.config(), actor=caller.identity)
+            if seen != groups.fingerprint(config):
+                raise groups.changed_meanwhile(name)
+            if step == "save":
+                change = groups.update(name=name, config=form.config(), actor=caller.identity, seen=seen)
+                pages.say(request, _done(change))
+                return pages.go(request, f"{_list_url(caller)}{pages.clean_query({'group': name})}")
+        except DomainError as exc:
+            change = None
+            pages.add_error(form, exc, GroupForm.HINTS)
+    context = _common(caller, name, config) | {
+        "form": form,
+        "seen": seen,
+        "review": None if change is None else _shown(change),
+        "change": change,
+        "history": [_entry(row) for row in groups.history(name=name, actor=caller.identity)],
+        "tag_suggestions": worker_list.known_tags(),
+        "kept": form.kept,
+    }
+    status = 422 if form.is_bound and form.errors else 200
+    response = render(request, "workers/group.html", context, status=status)
+    response.headers["Cache-Control"] = "no-store"  # what was typed may hold secrets
+    return response
+
+
+def _read_only(
+    request: HttpRequest, caller: Caller, name: str, config: dict[str, Any] | None
+) -> HttpResponse:
+    shown = group_config.without_secrets(config or {})
+    fields = [
+        (group_changes.TITLES[field], group_changes.shown(field, None, value, group_config.Effect.NONE))
+        for field, value in shown.items()
+    ]
+    return render(request, "workers/group_facts.html", _common(caller, name, config) | {"fields": fields})
+
+
+def _common(caller: Caller, name: str, config: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "caller": caller,
+        "name": name,
+        "is_configured": config is not None,
+        "list_url": _list_url(caller),
+        "live_count": live_workers.count_by_group().get(name, 0),
+    }
+
+
+def _shown(change: groups.Change) -> list[ShownChange]:
+    return [group_changes.shown(*found) for found in change.differences]
+
+
+def _entry(row: Any) -> dict[str, Any]:
+    """An entry of the audit log, for the history."""
+    parameters = row.parameters if isinstance(row.parameters, dict) else {}
+    return {
+        "row": row,
+        "verb": {"create": "configured it", "delete": "deleted the configuration"}.get(
+            row.action_kind, "changed it"
+        ),
+        "changes": [
+            group_changes.shown(found["field"], found["before"], found["after"], found["effect"])
+            for found in parameters.get("changes", ())
+        ],
+    }
+
+
+def _done(change: groups.Change) -> str:
+    if not change.differences:
+        return f"Group {change.name} is configured like this already"
+    how = "its workers start again when they are done" if change.restarts_workers else "its workers follow"
+    return f"Group {change.name} saved: {how}"
+
+
+@require_POST
+@workspace_page
+def delete_group(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
+    """/w/<workspace>/workers/groups/<name>/delete/."""
+    groups.delete(name=name, actor=caller.identity)
+    pages.say(request, f"The configuration of group {name} is deleted")
+    return pages.go(request, _list_url(caller))
+
+
+@require_POST
+@workspace_page
+def clear_caches(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
+    """/w/<workspace>/workers/groups/<name>/clear-caches/."""
+    groups.clear_caches(name=name, actor=caller.identity)
+    pages.say(request, f"The workers of group {name} clear their caches: they start again when they are done")
+    return pages.go(request, group_url(caller, name))
+
+
+@require_POST
+@workspace_page
+def reveal_variables(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
+    """/w/<workspace>/workers/groups/<name>/variables/: {name: value}, as JSON; the reading is audited."""
+    response = JsonResponse(groups.reveal_variables(name=name, actor=caller.identity))
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+@require_safe
+@workspace_page
+def dedicated_entries(request: HttpRequest, caller: Caller) -> HttpResponse:
+    """/w/<workspace>/workers/dedicated/?q=: scripts and flows that a group may be dedicated to, as a JSON list."""
+    caller.identity.require_devops()
+    return JsonResponse(worker_list.dedicated_entries(request.GET.get("q", "").strip()), safe=False)
