@@ -1,85 +1,147 @@
-"""How a change of a group's configuration is told to people."""
+"""A worker follows the configuration of its group while it runs: real processes, as operators run them."""
 
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from django.db import connection
 
-from workers import group_config
-from workers.group_changes import TITLES, shown
-from workers.group_config import FIELDS
-from workers.groups import audited
+from jobs import queue
+from jobs.models import CompletedJob, JobStatus, WorkerPing
+from tests.tenancy import make_account, make_workspace
+from workers import groups
+from workers.worker import RESTART_CODE
+from workspaces.access import Identity
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-def test_every_field_has_a_title() -> None:
-    assert not FIELDS.keys() - TITLES.keys()
+pytestmark = pytest.mark.django_db(transaction=True)
+StartProcess = Callable[..., "subprocess.Popen[bytes]"]
+Make = Callable[..., UUID]
 
 
-def test_of_a_list_what_came_and_went_is_told() -> None:
-    change = shown("worker_tags", ["gpu", "big"], ["gpu", "fast"], "live")
-
-    assert (change.title, change.added, change.removed) == ("Tags", ("fast",), ("big",))
-    assert change.effect_words == "At once; running jobs go on"
-
-
-def test_another_order_of_the_same_is_told() -> None:
-    change = shown("worker_tags", ["gpu", "big"], ["big", "gpu"], "live")
-
-    assert (change.before, change.after) == ("gpu, big", "big, gpu")
+@pytest.fixture
+def configure(transactional_db: None) -> Callable[..., groups.Change]:
+    """Write the configuration of group `default`."""
+    make_account("root@example.com", super_admin=True)
+    make_workspace("admins", admin="root@example.com")
+    root = Identity(email="root@example.com", super_admin=True)
+    return lambda **config: groups.update(name="default", config=config, actor=root)
 
 
-def test_of_names_with_values_each_is_told() -> None:
-    change = shown("priority_tags", {"gpu": 1, "big": 2}, {"gpu": 5, "fast": 3}, "live")
-
-    assert (change.added, change.removed, change.changed) == (("fast: 3",), ("big: 2",), ("gpu: 1 → 5",))
-
-
-def test_of_variables_only_the_names_are_told() -> None:
-    before, after = {"A": "s1", "B": "s2", "C": "same"}, {"A": "s3", "C": "same", "D": "s4"}
-
-    change = shown("env_vars_static", before, after, "next job")
-
-    assert (change.added, change.removed, change.changed) == (("D",), ("B",), ("A",))
-    assert not [secret for secret in ("s1", "s2", "s3", "s4") if secret in str(change)]
+@pytest.fixture
+def bash(make_job: Make) -> Make:
+    """Queue a bash job."""
+    return lambda code, **given: make_job(raw_code=code, **{"language": "bash", "tag": "bash", **given})
 
 
-def test_the_history_tells_of_variables_what_the_review_told() -> None:
-    before, after = {"A": "s1", "B": "s2", "C": "same"}, {"A": "s3", "C": "same", "D": "s4"}
-    (found,) = group_config.difference({"env_vars_static": before}, {"env_vars_static": after})
-    kept = audited(found)
-
-    assert shown(kept["field"], kept["before"], kept["after"], kept["effect"]) == shown(*found)
+@pytest.fixture
+def finished(wait_until: Any) -> Callable[[UUID], CompletedJob]:
+    """Wait for a job's end."""
+    return lambda job: wait_until(lambda: CompletedJob.objects.filter(pk=job).first(), timeout_s=30)
 
 
-def test_of_a_script_the_lines_that_differ_are_told() -> None:
-    change = shown("init_bash", "set -e\napt-get update\n", "set -e\necho hi\n", "restart")
+@pytest.fixture
+def listens_to(wait_until: Any) -> Callable[..., None]:
+    """Wait until the one worker says that it listens to exactly these tags."""
+    return lambda *tags: wait_until(lambda: WorkerPing.objects.get().custom_tags == list(tags), timeout_s=30)
 
-    assert change.lines == ((" ", "set -e"), ("-", "apt-get update"), ("+", "echo hi"))
+
+def test_tags_change_at_once_and_what_runs_goes_on(
+    configure: Any, start_process: StartProcess, bash: Make, finished: Any, listens_to: Any, wait_until: Any
+) -> None:
+    configure(worker_tags=["bash"])
+    process = start_process()
+    running = bash(
+        "echo begun; while [ ! -e /tmp/go ]; do sleep 0.05; [ $SECONDS -gt 3 ] && break; done; echo done"
+    )
+    wait_until(lambda: "begun" in queue.read_logs(running)[0])
+    for_later = bash("echo $REGION", tag="gpu")
+
+    configure(worker_tags=["gpu"], env_vars_static={"REGION": "eu"})
+    listens_to("gpu")
+    nobody_takes = bash("echo never")
+
+    assert finished(for_later).result == "eu"
+    assert finished(running).result == "done"
+    assert not CompletedJob.objects.filter(pk=nobody_takes).exists()
+    assert process.poll() is None
+
+    configure(worker_tags=["gpu", "bash"])
+    assert finished(nobody_takes).result == "never"
 
 
-def test_lines_that_look_like_marks_of_a_difference_are_told_as_they_are() -> None:
-    change = shown("init_bash", "a\n-- x\n", "a\n++ y\n@@ z", "restart")
+def test_a_notification_that_got_lost_costs_time_only(
+    configure: Any, start_process: StartProcess, listens_to: Any, tmp_path: Path
+) -> None:
+    configure(worker_tags=["bash"])
+    start_process()
 
-    assert change.lines == ((" ", "a"), ("-", "-- x"), ("+", "++ y"), ("+", "@@ z"))
+    # As if somebody had written it by hand: workers are told of nothing, but look again when they reconnect.
+    with connection.cursor() as cursor:
+        cursor.execute("""UPDATE config SET config = '{"worker_tags": ["gpu", 1], "native_mode": false}'""")
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'windmill listener'"
+            " AND datname = current_database()"
+        )
+        cursor.execute("""UPDATE config SET config = '{"worker_tags": ["gpu"], "init_bash": 5}'""")
+
+    listens_to("gpu")
+    assert WorkerPing.objects.get().state_note == "init_bash is the number 5; expected a text"
+    assert "init_bash is the number 5" in (tmp_path / "worker-0.log").read_text()
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [(None, True, ("not set", "yes")), (True, None, ("yes", "not set")), (60, 90, ("60", "90"))],
+    ("change", "field"),
+    [
+        ({"init_bash": "true"}, "init_bash"),
+        ({"native_mode": True}, "native_mode"),
+        ({"dedicated_workers": ["acme:f/team/script"]}, "dedicated_workers"),
+    ],
 )
-def test_other_values_are_told_before_and_after(before: Any, after: Any, told: tuple[str, str]) -> None:
-    change = shown("native_mode", before, after, "restart")
+def test_what_cannot_be_followed_makes_the_worker_finish_and_ask_to_be_started_again(
+    change: dict[str, Any],
+    field: str,
+    configure: Any,
+    start_process: StartProcess,
+    bash: Make,
+    wait_until: Any,
+    finished: Any,
+) -> None:
+    configure(worker_tags=["bash"])
+    process = start_process()
+    running = bash("echo begun; while [ $SECONDS -lt 2 ]; do sleep 0.05; done; echo done")
+    wait_until(lambda: "begun" in queue.read_logs(running)[0])
 
-    assert (change.before, change.after) == told
+    configure(worker_tags=["bash"], **change)
+
+    seen = wait_until(lambda: WorkerPing.objects.filter(state="draining").first())
+    assert seen.state_note == f"restarting to apply {field}"
+    waiting = bash("echo for the next worker")
+    assert process.wait(timeout=30) == RESTART_CODE
+    assert finished(running).status == JobStatus.SUCCESS
+    assert not CompletedJob.objects.filter(pk=waiting).exists()
 
 
-@given(st.sampled_from([*FIELDS, "a_field_of_tomorrow"]), JSON, JSON)
-def test_whatever_somebody_stored_can_be_told(field: str, before: Any, after: Any) -> None:
-    assert shown(field, before, after, "none").field == field
+def test_a_worker_leaves_after_as_many_jobs_as_it_was_told_and_takes_no_more(
+    start_process: StartProcess, bash: Make, finished: Any
+) -> None:
+    jobs = [bash(f"echo {number}") for number in range(5)]
+
+    process = start_process("--slots", "2", ready=False, EXIT_AFTER_N_JOBS="3")
+
+    assert process.wait(timeout=60) == 0
+    assert [CompletedJob.objects.filter(pk=job).exists() for job in jobs] == [True, True, True, False, False]
+    assert not WorkerPing.objects.exists()
+
+
+def test_variables_that_jobs_may_see_and_the_worker_does_not_have_are_named_in_the_log(
+    configure: Any, start_process: StartProcess, bash: Make, finished: Any
+) -> None:
+    configure(env_vars_allowlist=["REGION", "AWS_PROFILE"])
+    start_process(AWS_PROFILE="prod", WHITELIST_ENVS="AWS_REGION")
+    job = bash('echo "$AWS_PROFILE"')
+
+    assert finished(job).result == "prod"
+    assert queue.read_logs(job)[0] == "not set on this worker: AWS_REGION, REGION\nprod\n"
