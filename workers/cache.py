@@ -198,6 +198,27 @@ def collect(cache_dir: Path, max_bytes: int, *, spared_s: float = SPARED_S) -> i
     return 0
 
 
+def clear(cache_dir: Path) -> int | None:
+    """Remove all entries that are not in use at this moment, however lately they were; returns how many bytes that freed.
+
+    None: another process collects, ask again. What is removed while a job still reads it without a lock (`Cache.get`)
+    is missing there: call when the jobs of this worker have ended.
+    """
+    guard = _locked(cache_dir / ".collecting", fcntl.LOCK_EX)
+    if guard is None:
+        return None
+    try:
+        return _collect(cache_dir, -1, spared_s=0.0)
+    finally:
+        os.close(guard)
+
+
+def entry_count(cache_dir: Path) -> int:
+    """How many entries there are, of all kinds."""
+    kinds = [root for root in cache_dir.iterdir() if (root / _USED).is_dir()]
+    return sum(bool(_KEY.fullmatch(name)) for root in kinds for name in os.listdir(root))
+
+
 def _collect(cache_dir: Path, max_bytes: int, spared_s: float) -> int:
     found: list[tuple[float, int, Path]] = []  # last use, size, entry
     for root in cache_dir.iterdir():

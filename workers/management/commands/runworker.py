@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from jobs.monitor import monitor
+from workers.cache_clearing import clear_when_asked
 from workers.group_config import GroupConfig
 from workers.pg_queue import PgJobQueue
 from workers.pg_runtimes import PgRuntimeStore
@@ -46,6 +47,9 @@ async def _run(*, slots: int | None, drain_timeout_s: float | None) -> int:
     queue = PgJobQueue(worker=name)
     config = await read_group_config(queue)
     slots = slots or slots_from_settings(config)
+    await asyncio.to_thread(
+        clear_when_asked, settings.WORKER_DIR / "cache", group=settings.WORKER_GROUP, wish=config.cache_clear
+    )
     runner = runner_from_settings(worker=name, slots=slots, store=PgRuntimeStore())
 
     def options(config: GroupConfig) -> WorkerOptions:
