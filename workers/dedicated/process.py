@@ -401,6 +401,7 @@ class WarmProcess:
         was_loaded = self._loaded.done() and self._loaded.exception() is None
         if not self._loaded.done():
             self._loaded.set_exception(reason)
+            self._loaded.exception()  # nobody may wait for it any more
         elif isinstance(how, Ended) and not was_loaded:
             error = self._loaded.exception()
             if isinstance(error, ExecutionFailed):

@@ -6,11 +6,13 @@ A packet is one byte of kind followed by its part; lower case says more parts fo
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterator
 
 PART_BYTES = 60_000  # well below the kernel's limit for one packet (about 208 KiB)
 PACKET_BYTES = PART_BYTES + 1
+_MOST_FDS = 8  # that come with one packet
 
 
 def packets(kind: str, value: bytes) -> Iterator[bytes]:
@@ -32,18 +34,24 @@ def send(sock: socket.socket, kind: str, value: bytes) -> None:
 class Assembler:
     """Puts packets together again: call `feed` for each, `on_value(kind, value)` is called for each whole value.
 
-    Values larger than `limit_bytes` are cut off there; `overflowed` then holds their kinds.
+    Values larger than `limit_bytes` are cut off there; `overflowed` then holds their kinds. `once`: only values of these
+    kinds are taken, the first of each, so that whoever sends more, or never ends one, costs no memory.
     """
 
-    def __init__(self, on_value: Callable[[str, bytes], None], limit_bytes: int) -> None:
+    def __init__(
+        self, on_value: Callable[[str, bytes], None], limit_bytes: int, *, once: str | None = None
+    ) -> None:
         self._on_value = on_value
         self._limit_bytes = limit_bytes
+        self._expected = None if once is None else set(once)
         self._parts: dict[str, bytearray] = {}
         self.overflowed: set[str] = set()
 
     def feed(self, packet: bytes) -> None:
         letter = chr(packet[0])
         kind = letter.upper()
+        if self._expected is not None and kind not in self._expected:
+            return
         value = self._parts.setdefault(kind, bytearray())
         if len(value) + len(packet) - 1 > self._limit_bytes:
             self.overflowed.add(kind)
@@ -51,6 +59,8 @@ class Assembler:
             value += memoryview(packet)[1:]
         if letter == kind:
             del self._parts[kind]
+            if self._expected is not None:
+                self._expected.remove(kind)
             self._on_value(kind, bytes(value))
 
 
@@ -72,6 +82,8 @@ def receive(sock: socket.socket, fds: list[int] | None = None) -> tuple[str, byt
 
 
 def _received_with(sock: socket.socket, fds: list[int]) -> bytes:
-    packet, received, _, _ = socket.recv_fds(sock, PACKET_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
+    packet, received, _, _ = socket.recv_fds(sock, PACKET_BYTES, _MOST_FDS)
+    for fd in received:
+        os.set_inheritable(fd, False)  # recv_fds of Python 3.11 takes flags, and forgets them
     fds += received
     return packet
