@@ -33,7 +33,10 @@ class Facts:
     free_slots: int  # of those workers
     draining_workers: int  # alive, listening to this tag, but about to leave
     silent_workers: int  # listened to this tag and have not reported since
-    ahead: int  # due jobs of this tag that come first
+    starting_workers: int = 0  # alive, will listen to this tag
+    failed_workers: int = 0  # would listen to this tag, but their init script failed
+    ahead: int  # due jobs of this tag that are before it in the queue
+    ahead_of_workspace: int = 0  # those of its own workspace
     running_with_tag: int
     held_back_by: str | None = None  # the concurrency key whose places are all taken
     running_with_key: int = 0
@@ -68,7 +71,7 @@ def explain(facts: Facts) -> Waiting:
     if facts.workers_for_tag == 0:
         return Waiting(reason="no_worker", sentence=_no_worker(facts), ahead=facts.ahead)
     if facts.free_slots == 0:
-        ahead = f" and {_jobs(facts.ahead)} with this tag come first" if facts.ahead else ""
+        ahead = f" and {_jobs(facts.ahead)} with this tag {_in_front(facts)}" if facts.ahead else ""
         workers = f"{facts.workers_for_tag} worker{'s' if facts.workers_for_tag > 1 else ''}"
         return Waiting(
             reason="busy",
@@ -78,10 +81,17 @@ def explain(facts: Facts) -> Waiting:
     if facts.ahead:
         return Waiting(
             reason="behind",
-            sentence=f"{_jobs(facts.ahead)} with tag {facts.tag} come first.",
+            sentence=f"{_jobs(facts.ahead)} with tag {facts.tag} {_in_front(facts)}.",
             ahead=facts.ahead,
         )
     return Waiting(reason="soon", sentence="A worker is about to take it.")
+
+
+def _in_front(facts: Facts) -> str:
+    if facts.ahead == facts.ahead_of_workspace:
+        return "come first"
+    # Where workspaces take turns (jobs.turns), those of others need not come first.
+    return f"are before it in the queue, {facts.ahead_of_workspace} of them of this workspace"
 
 
 def _limited(facts: Facts) -> str:
@@ -100,13 +110,19 @@ def _no_worker(facts: Facts) -> str:
             f"{sentence} {facts.missing_tool}, which {facts.language} needs, is not installed where the workers run; "
             f"install it there ({facts.install}) and restart them."
         )
+    if facts.starting_workers:
+        return f"{sentence} {facts.starting_workers} that will {_are(facts.starting_workers)} starting."
     if facts.draining_workers:
-        return f"{sentence} {facts.draining_workers} that did are shutting down."
+        return f"{sentence} {facts.draining_workers} that did {_are(facts.draining_workers)} shutting down."
     if facts.silent_workers:
         return f"{sentence} {facts.silent_workers} that did stopped reporting."
+    if facts.failed_workers:
+        return f"{sentence} The init script of {facts.failed_workers} that should failed; the workers page has its log."
     if (entry := _dedicated_entry(facts)) is not None:
         return f"{sentence} It is dedicated: add {entry} to dedicated_workers of a worker group whose workers are running."
-    return f"{sentence} Start one with this tag (WORKER_TAGS), or choose another tag."
+    return (
+        f"{sentence} Start one with this tag (WORKER_TAGS), add it to a worker group, or choose another tag."
+    )
 
 
 def _dedicated_entry(facts: Facts) -> str | None:
@@ -118,6 +134,10 @@ def _dedicated_entry(facts: Facts) -> str | None:
         if at and dedicated.tag == facts.tag:
             return str(dedicated)
     return facts.tag if is_entry(facts.tag) and "#" not in facts.tag else None
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _jobs(count: int) -> str:

@@ -5,7 +5,9 @@ SELECT id, statement_timestamp() AS now, waiting.tag, waiting.scheduled_for, wai
        coalesce(listening.free_slots, 0)::int AS free_slots,
        coalesce(listening.draining_workers, 0)::int AS draining_workers,
        coalesce(listening.silent_workers, 0)::int AS silent_workers,
-       first.ahead::int AS ahead, others.running_with_tag::int AS running_with_tag,
+       coalesce(listening.starting_workers, 0)::int AS starting_workers,
+       coalesce(listening.failed_workers, 0)::int AS failed_workers,
+       first.ahead::int AS ahead, first.ahead_of_workspace::int AS ahead_of_workspace, others.running_with_tag::int AS running_with_tag,
        CASE WHEN waiting.was_due_at IS NOT NULL THEN waiting.concurrency_key END AS held_back_by,
        like_it.running_with_key::int AS running_with_key, like_it.ahead_with_key::int AS ahead_with_key,
        waiting.workspace_id, waiting.script_path AS path, asked.script_lang AS language, lacking.told->>'missing' AS missing_tool, lacking.told->>'install' AS install
@@ -21,13 +23,15 @@ SELECT id, statement_timestamp() AS now, waiting.tag, waiting.scheduled_for, wai
        SELECT count(*) FILTER (WHERE is_alive AND state = 'running') AS workers_for_tag,
               sum(greatest(0, slots - busy_slots)) FILTER (WHERE is_alive AND state = 'running') AS free_slots,
               count(*) FILTER (WHERE is_alive AND state = 'draining') AS draining_workers,
-              count(*) FILTER (WHERE NOT is_alive) AS silent_workers
+              count(*) FILTER (WHERE is_alive AND state = 'starting') AS starting_workers,
+              count(*) FILTER (WHERE state = 'failed') AS failed_workers,
+              count(*) FILTER (WHERE NOT is_alive AND state <> 'failed') AS silent_workers
          FROM (SELECT state, slots, busy_slots,
                       ping_at > statement_timestamp() - make_interval(secs => %(alive_s)s) AS is_alive
                  FROM worker_ping WHERE waiting.tag = ANY(custom_tags)) AS worker) AS listening
  CROSS JOIN LATERAL (
-       SELECT count(*) AS ahead
-         FROM (SELECT FROM queue AS other
+       SELECT count(*) AS ahead, count(*) FILTER (WHERE is_neighbour) AS ahead_of_workspace
+         FROM (SELECT other.workspace_id = waiting.workspace_id AS is_neighbour FROM queue AS other
                 WHERE NOT other.running AND other.suspend <= 0 AND other.tag = waiting.tag
                   AND other.scheduled_for <= statement_timestamp()
                   AND (other.priority > waiting.priority

@@ -50,7 +50,14 @@ READY = Facts(
         ),
         ({"workers_for_tag": 0}, "no_worker", "WORKER_TAGS"),
         ({"workers_for_tag": 0, "draining_workers": 2}, "no_worker", "shutting down"),
+        ({"workers_for_tag": 0, "draining_workers": 1}, "no_worker", "1 that did is shutting down"),
         ({"workers_for_tag": 0, "silent_workers": 1}, "no_worker", "stopped reporting"),
+        (
+            {"workers_for_tag": 0, "starting_workers": 1, "silent_workers": 1},
+            "no_worker",
+            "1 that will is starting",
+        ),
+        ({"workers_for_tag": 0, "failed_workers": 1}, "no_worker", "init script of 1 that should failed"),
         (
             {
                 "workers_for_tag": 0,
@@ -62,9 +69,15 @@ READY = Facts(
             "no_worker",
             "PHP, which php needs, is not installed where the workers run; install it there (apt install php-cli)",
         ),
-        ({"free_slots": 0, "ahead": 3}, "busy", "3 jobs with this tag come first"),
-        ({"ahead": 1}, "behind", "1 job with tag python3"),
-        ({"ahead": 1000}, "behind", "1000 or more jobs"),
+        ({"free_slots": 0, "ahead": 3, "ahead_of_workspace": 3}, "busy", "3 jobs with this tag come first"),
+        ({"free_slots": 0, "ahead": 3}, "busy", "are before it in the queue, 0 of them of this workspace"),
+        ({"ahead": 1, "ahead_of_workspace": 1}, "behind", "1 job with tag python3 come"),
+        ({"ahead": 1000, "ahead_of_workspace": 1000}, "behind", "1000 or more jobs"),
+        (
+            {"ahead": 7, "ahead_of_workspace": 2},
+            "behind",
+            "7 jobs with tag python3 are before it in the queue, 2 of them of this workspace",
+        ),
     ],
 )
 def test_the_reason_is_said_in_a_sentence(changes, reason, says):
@@ -86,6 +99,35 @@ def test_the_facts_come_from_the_queue_and_the_workers(make_job):
     assert (facts[asked].workers_for_tag, facts[asked].free_slots) == (1, 1)
     queue.claim_jobs(worker="w1", tags=["python3"])
     assert waiting.why_waiting(urgent, workspace_id="test").reason == "running"
+
+
+def test_jobs_of_other_workspaces_are_told_from_ones_own(make_job):
+    make_job(workspace_id="noisy")
+    make_job(workspace_id="noisy")
+    make_job()
+    asked = make_job()
+
+    facts = waiting.look([asked])[asked]
+
+    assert (facts.ahead, facts.ahead_of_workspace) == (3, 1)
+
+
+def test_workers_that_start_fail_and_leave_are_told_apart(make_job):
+    asked = make_job()
+    for state, count in (("starting", 1), ("failed", 2), ("draining", 3)):
+        for number in range(count):
+            WorkerPing.objects.create(
+                worker=f"{state}{number}", worker_instance="h", custom_tags=["python3"], state=state
+            )
+    WorkerPing.objects.update_or_create(
+        worker="silent",
+        defaults={"worker_instance": "h", "custom_tags": ["python3"], "ping_at": NOW - timedelta(days=3650)},
+    )
+
+    facts = waiting.look([asked])[asked]
+
+    assert (facts.workers_for_tag, facts.starting_workers, facts.failed_workers) == (0, 1, 2)
+    assert (facts.draining_workers, facts.silent_workers) == (3, 1)
 
 
 def test_a_language_that_no_worker_can_run_names_the_missing_tool_and_how_to_install_it(make_job):
