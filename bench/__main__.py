@@ -11,6 +11,7 @@ NAMES = {
     "logs": "from print in a job to the websocket of a browser",
     "runtimes": "every language beside its bare tool",
     "flow": "flows: sequential steps, loops, what a step costs and writes",
+    "dedicated": "dedicated scripts: one job at low load, jobs a second, a flow of dedicated steps",
     "idle": "transactions a second and memory of an idle instance",
 }
 

@@ -72,6 +72,13 @@ def is_of_flow(tag: str, workspace_id: str) -> bool:
     return tag[:_CUT].startswith(f"{workspace_id}:{_FLOW}"[:_CUT]) and ":" in tag[:_CUT]
 
 
+def has_process(tag: str, workspace_id: str, path: str | None, step_id: str | None) -> bool:
+    """Whether a job is for a process that stays: of its script, or of this step of a dedicated flow."""
+    if step_id is not None and is_of_flow(tag, workspace_id):
+        return True
+    return path is not None and tag == Dedicated(workspace_id, path).tag
+
+
 def check_language(language: str) -> None:
     """Raises BadRequest for a script whose language cannot have a dedicated worker."""
     if language not in LANGUAGES:

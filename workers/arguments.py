@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobs.models import Language
-from jobs.queue import Claim
+from jobs.queue import Claim, NarrowClaim
 from jobs.signatures.sql import DATABASE, PINNING_LANGUAGES, pinned_database, resource_literals
 from workers.threads import in_thread
 from workspaces.access import Caller, caller_for_job
@@ -56,7 +56,7 @@ def caller_of(claim: Claim) -> Caller:
     )
 
 
-def token_username(claim: Claim) -> str:
+def token_username(claim: Claim | NarrowClaim) -> str:
     """The name under which the job acts: its user's, or that of whoever started it when it acts for a group."""
     kind, _, name = claim.permissioned_as.partition("/")
     return name if kind == "u" else claim.created_by

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.queue import Claim
+from jobs.queue import Claim, NarrowClaim
 
 # Of the worker's own variables only these reach every job; others need WHITELIST_ENVS or the group's configuration.
 _INHERITED = (
@@ -88,41 +88,51 @@ class EnvironmentSource:
         }
 
     def _reserved(self, claim: Claim, token: str, flow_path: str) -> dict[str, str]:
-        path = claim.runnable_path or ""
-        schedule_path = (claim.trigger or "") if claim.trigger_kind == "schedule" else ""
         return {
             "WM_WORKSPACE": claim.workspace_id,
-            "WM_TOKEN": token,
-            "WM_EMAIL": claim.permissioned_as_email,
-            "WM_USERNAME": claim.created_by,
             "WM_BASE_URL": self.base_url,
             "BASE_URL": self.base_url,
             "BASE_INTERNAL_URL": self.base_internal_url,
-            "WM_JOB_ID": str(claim.id),
-            "WM_SCHEDULED_FOR": claim.scheduled_for.isoformat(),
-            "WM_JOB_PATH": path,
-            "WM_FLOW_JOB_ID": str(claim.parent_job or ""),
-            "WM_ROOT_FLOW_JOB_ID": str(claim.root_job or claim.parent_job or ""),
+            "WM_JOB_PATH": claim.runnable_path or "",
             "WM_FLOW_PATH": flow_path,
-            "WM_SCHEDULE_PATH": schedule_path,
-            "WM_PERMISSIONED_AS": claim.permissioned_as,
-            "WM_STATE_PATH": _state_path(claim, schedule_path, flow_path),
-            "WM_STATE_PATH_NEW": "/".join(filter(None, (claim.permissioned_as, path, schedule_path))),
             "WM_FLOW_STEP_ID": claim.flow_step_id or "",
-            "WM_OBJECT_PATH": f"{path or 'tmp'}/{int(claim.scheduled_for.timestamp())}_{claim.id}",
             "WM_WORKER_GROUP": self.worker_group,
             "WM_END_USER_EMAIL": "",
             "WM_RUNNABLE_ID": "",
+            **of_one_job(
+                claim,
+                token=token,
+                path=claim.runnable_path or "",
+                flow_path=flow_path,
+                step_id=claim.flow_step_id,
+            ),
         }
 
 
-def _state_path(claim: Claim, schedule_path: str, flow_path: str) -> str:
+def of_one_job(
+    claim: Claim | NarrowClaim, *, token: str, path: str, flow_path: str = "", step_id: str | None = None
+) -> dict[str, str]:
+    """The variables that differ between jobs of one script, or of one step of a flow."""
+    schedule_path = (claim.trigger or "") if claim.trigger_kind == "schedule" else ""
     trigger = claim.created_by if schedule_path else "user"
     if flow_path:
-        return f"{flow_path}/{claim.flow_step_id}_{trigger}"
-    if not claim.runnable_path:
-        return f"u/{claim.created_by}/tmp_state"
-    return f"{claim.runnable_path}/{trigger}"
+        state_path = f"{flow_path}/{step_id}_{trigger}"
+    else:
+        state_path = f"{path}/{trigger}" if path else f"u/{claim.created_by}/tmp_state"
+    return {
+        "WM_TOKEN": token,
+        "WM_EMAIL": claim.permissioned_as_email,
+        "WM_USERNAME": claim.created_by,
+        "WM_JOB_ID": str(claim.id),
+        "WM_SCHEDULED_FOR": claim.scheduled_for.isoformat(),
+        "WM_FLOW_JOB_ID": str(claim.parent_job or ""),
+        "WM_ROOT_FLOW_JOB_ID": str(claim.root_job or claim.parent_job or ""),
+        "WM_SCHEDULE_PATH": schedule_path,
+        "WM_PERMISSIONED_AS": claim.permissioned_as,
+        "WM_STATE_PATH": state_path,
+        "WM_STATE_PATH_NEW": "/".join(filter(None, (claim.permissioned_as, path, schedule_path))),
+        "WM_OBJECT_PATH": f"{path or 'tmp'}/{int(claim.scheduled_for.timestamp())}_{claim.id}",
+    }
 
 
 def _flow_envs(values: Mapping[str, Any]) -> dict[str, str]:

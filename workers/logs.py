@@ -83,6 +83,13 @@ class LogWriter:
         self._waiting[log.lease] = log
         self._wake.set()
 
+    async def finish(self, logs: "Sequence[JobLog]") -> None:
+        """Return when all output of these is in the database: no more will come."""
+        for log in logs:
+            log.end()
+        while any(log.is_pending for log in logs):
+            await self.round_over()
+
     async def round_over(self) -> None:
         """Hurry, and return when the statement that is under way (or comes next) has been answered."""
         self._wake.set()
@@ -130,11 +137,18 @@ class JobLog:
         if not self._in_flight:
             self._writer.has_output(self)
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether something is on the way to the database, or about to be."""
+        return (bool(self._parts) or self._in_flight) and not self._lost
+
+    def end(self) -> None:
+        """No more will come: what was kept back is sent, too."""
+        self._accept(self._masker.end())
+
     async def finish(self) -> None:
         """Return when all output is in the database: no more will come."""
-        self._accept(self._masker.end())
-        while (self._parts or self._in_flight) and not self._lost:
-            await self._writer.round_over()
+        await self._writer.finish([self])
 
     def abandon(self) -> None:
         """Drop what has not been sent: the claim is over."""
