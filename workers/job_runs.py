@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jobs import locks
+from jobs import dedicated, locks
 from jobs.cache import Hit
 from jobs.dependencies import LANGUAGES_WITH_LOCKS
 from jobs.flows import locking
@@ -199,6 +199,9 @@ class JobRuns:
                 log=held.log,
                 report_memory=held.report_memory,
                 share=self._options.share_of(claim),
+                dedicated=dedicated.has_process(
+                    claim.tag, claim.workspace_id, claim.runnable_path, claim.flow_step_id
+                ),
                 group=self._worker.config,
             )
         )

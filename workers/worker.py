@@ -14,11 +14,12 @@ from uuid import UUID
 from jobs.queue import Claim
 from workers import group_config, host
 from workers.agent_jobs import AgentJobs
+from workers.dedicated.lanes import Lanes
 from workers.flows import FlowWorker
 from workers.group_config import GroupConfig
 from workers.held_job import HeldJob, Stop
 from workers.host_scripts import HostScripts
-from workers.job_queue import CancelRequest, JobQueue, Lease, QueueAway, WorkerReport
+from workers.job_queue import JobQueue, Lease, QueueAway, WorkerReport
 from workers.job_runs import JobRuns
 from workers.logs import JobLog, LogWriter, SilentLog
 from workers.occupancy import Occupancy
@@ -32,7 +33,9 @@ logger = logging.getLogger(__name__)
 IDLE_POLL_S = 1.0  # while notifications arrive: finds jobs that became due, and whatever a lost hint told of
 PING_S = 5.0
 GROUP_POLL_S = 30.0  # between looks at the group's configuration: covers a notification that was lost
-RESTART_CODE = 75  # exit code of a worker that wants to be started again (sysexits.h calls it a temporary failure)
+RESTART_CODE = (
+    75  # exit code of a worker that wants to be started again (sysexits.h calls it a temporary failure)
+)
 RECORD_LIMIT_S = 30.0  # how long a leaving worker waits for a database that is away
 _LONGEST_TIMER_S = 3600.0  # beyond, polling finds it soon enough
 
@@ -94,6 +97,17 @@ class Worker:
             agents=AgentJobs(queue, lend_slot=self._lend_slot),
             is_draining=lambda: self._draining.is_set() or not self._may_begin(1),
         )
+        self._lanes = Lanes(
+            queue=queue,
+            runner=runner,
+            logs=self._logs,
+            run_whole=self._start,
+            known=self._known_ids,
+            may_begin=self._may_begin,
+            begun=self.count_begun,
+            ended=self._count_ended,
+            tell_watchers=queue.tell_watchers,
+        )
         self._host_scripts = HostScripts(
             options,
             queue=queue,
@@ -132,7 +146,9 @@ class Worker:
             if self._housekeeping is not None:
                 background.append(asyncio.ensure_future(self._housekeeping()))
             if self.options.periodic_script.strip() and self.options.periodic_interval_s is not None:
-                background.append(asyncio.create_task(self._keep_looking_after_host(self.options.periodic_interval_s)))
+                background.append(
+                    asyncio.create_task(self._keep_looking_after_host(self.options.periodic_interval_s))
+                )
             if self._reconfigured is not None:
                 background.append(asyncio.create_task(self._follow_group(), name="group"))
             await self._work()
@@ -143,6 +159,7 @@ class Worker:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
+            await self._lanes.close()
             await self._runner.close()
             await self._flows.close()
             await self._queue.close()
@@ -156,6 +173,7 @@ class Worker:
         """Claim nothing more, finish what runs, leave."""
         logger.info("draining worker=%s running=%s", self.options.name, len(self._held))
         self._draining.set()
+        self._lanes.drain()
         self._slot_freed.set()
         self._work_hint.set()
 
@@ -188,16 +206,18 @@ class Worker:
                 ",".join(self.options.tags),
                 self._runner.isolation[0],
             )
+        self._lanes.follow(self.options)
         await self._claim_until_drained()
 
     async def _leave(self, drain_timeout_s: float | None) -> int:
         self._state = "draining"
         await self._ping()
-        if self._held:
+        if self._held or not self._lanes.is_idle:
             await self._finish_jobs(drain_timeout_s)
         self._host_scripts.stop()
         for held in list(self._held.values()):
             held.stop_for(Stop.RELEASED)
+        self._lanes.stop()
         try:
             async with asyncio.timeout(RECORD_LIMIT_S):
                 await self._all_done()
@@ -211,7 +231,10 @@ class Worker:
                 )
                 return 1
         logger.info(
-            "left worker=%s jobs_executed=%s reason=%s", self.options.name, self.jobs_executed, self._note or "-"
+            "left worker=%s jobs_executed=%s reason=%s",
+            self.options.name,
+            self.jobs_executed,
+            self._note or "-",
         )
         return self._exit_code
 
@@ -225,6 +248,7 @@ class Worker:
     async def _all_done(self) -> None:
         while self._held:
             await asyncio.wait([held.task for held in self._held.values() if held.task is not None])
+        await self._lanes.over()
 
     async def _prepare_host(self) -> bool:
         """Run the init script. False: it failed, or something else is missing, and so the worker cannot begin."""
@@ -280,8 +304,11 @@ class Worker:
         self._runs.options_changed(self.options)
         self._host_scripts.options_changed(self.options)
         self._flows.listens_to(self.options.tags)
+        self._lanes.follow(self.options)
         self._work_hint.set()
-        logger.info("took the configuration of group=%s tags=%s", self.options.group, ",".join(self.options.tags))
+        logger.info(
+            "took the configuration of group=%s tags=%s", self.options.group, ",".join(self.options.tags)
+        )
         await self._ping()
 
     def _leave_for(self, note: str, *, exit_code: int) -> None:
@@ -322,10 +349,11 @@ class Worker:
                     self._lost_answers = self._queue.flow_store.lost_answers
                     may_hold_unknown_jobs = True
                     held = [*self._held, *((job_id, 1) for job_id in self._flows.taking)]
-                    await self._queue.release_all_but(held)
+                    await self._queue.release_all_but(held, but_tags=list(self._lanes.tags))
                     may_hold_unknown_jobs = False
                 free = self._may_begin(free)
-                claims = await self._queue.claim(tags=self.options.tags, limit=free)
+                tags = [tag for tag in self.options.tags if tag not in self._lanes.tags]
+                claims = await self._queue.claim(tags=tags, limit=free) if tags else []
             except QueueAway as exc:
                 may_hold_unknown_jobs = may_hold_unknown_jobs or exc.outcome_unknown
                 continue  # the queue itself waits between attempts
@@ -346,8 +374,15 @@ class Worker:
         return IDLE_POLL_S
 
     def _hint(self, tag: str | None) -> None:
-        if tag is None or tag in self.options.tags:
+        if not self._lanes.hint(tag) and (tag is None or tag in self.options.tags):
             self._work_hint.set()
+
+    def _known_ids(self) -> list[UUID]:
+        """What this worker holds apart from its lanes."""
+        return [*(lease[0] for lease in self._held), *self._flows.taking]
+
+    def _count_ended(self, jobs: int) -> None:
+        self.jobs_executed += jobs
 
     # --- one job -----------------------------------------------------------------------------------------------
 
@@ -373,6 +408,7 @@ class Worker:
         del self._held[held.lease]
         self._occupancy.finished(time.monotonic())
         self.jobs_executed += 1
+        self._lanes.whole_ended(held.claim.id)
         if next_claim is not None:
             self._start(next_claim, streak_began=held.streak_began)
         else:
@@ -404,7 +440,7 @@ class Worker:
     # --- leases ------------------------------------------------------------------------------------------------
 
     def _look_at_lease(self, job_id: UUID | None) -> None:
-        if job_id is None or any(lease[0] == job_id for lease in self._held):
+        if job_id is None or self._lanes.holds(job_id) or any(lease[0] == job_id for lease in self._held):
             self._beat_now.set()
 
     async def _keep_leases(self) -> None:
@@ -412,16 +448,20 @@ class Worker:
             await _wait(self._beat_now, timeout_s=self.options.heartbeat_s)
             self._beat_now.clear()
             held = list(self._held.values())
-            if not held:
+            in_lanes = list(self._lanes.leases())
+            if not held and not in_lanes:
                 continue
             try:
-                kept = await self._queue.heartbeat([(job.lease, job.mem_peak_kb) for job in held])
+                kept = await self._queue.heartbeat(
+                    [*((job.lease, job.mem_peak_kb) for job in held), *in_lanes]
+                )
             except QueueAway:
                 self._beat_now.set()  # at once when it is back: the others may think we are dead
                 continue
             except Exception:
                 logger.exception("a heartbeat failed")
                 continue
+            self._lanes.leases_answered([lease for lease, _ in in_lanes], kept)
             for job in held:
                 if job.lease not in self._held or job.is_recording:
                     continue
@@ -472,7 +512,7 @@ class Worker:
             runtimes=self._runtimes,
             slots=self.options.slots,
             wm_version=self.options.version,
-            busy_slots=len(self._held),
+            busy_slots=min(self.options.slots, len(self._held) + self._lanes.busy),
             jobs_executed=self.jobs_executed,
             current_job_id=current[0] if current else None,
             last_job_id=self._last_claim.id if self._last_claim else None,
