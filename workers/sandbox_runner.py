@@ -1,13 +1,15 @@
 """The runner of an ordinary worker: executors of workers.runtimes, each job in a sandbox of workers.sandbox."""
 
 import asyncio
+import hashlib
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from jobs.models import Language
+from jobs.models import JobKind, Language
+from jobs.queue import Claim
 from jobs.signatures.bash import positional_order
 from workers import cache, preparing
 from workers.dedicated import DedicatedPool, WarmKey, WarmProcess
@@ -122,7 +124,7 @@ class SandboxRunner:
         try:
             if request.dedicated and self.dedicated.can(request.claim.language or ""):
                 outcome = await self.dedicated.run(
-                    WarmKey.of(request.claim),
+                    _warm_key(request.claim),
                     self._execution(request),
                     sink,
                     prepare=lambda execution: self._prepared(execution, request),
@@ -149,7 +151,7 @@ class SandboxRunner:
     async def warm_process(self, request: RunRequest) -> WarmProcess:
         """See workers.runner.Runner.warm_process."""
         return await self.dedicated.process(
-            WarmKey.of(request.claim),
+            _warm_key(request.claim),
             self._execution(request),
             _Sink(request.log),
             prepare=lambda execution: self._prepared(execution, request),
@@ -199,6 +201,14 @@ class SandboxRunner:
             limits=self._limits,
             lock=claim.lock,
         )
+
+
+def _warm_key(claim: Claim) -> WarmKey:
+    path = claim.runnable_path or ""
+    if claim.kind == JobKind.SCRIPT and claim.runnable_id is not None:
+        return WarmKey(claim.workspace_id, path, str(claim.runnable_id))
+    code = hashlib.sha256(f"{claim.lock}\0{claim.code}".encode("utf-8", "replace")).hexdigest()
+    return WarmKey(claim.workspace_id, path, code, claim.flow_step_id or "")
 
 
 class _Sink:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from jobs.models import JobKind
-from jobs.queue import Claim
 from workers.runtimes.base import ExecutionFailed
 from workers.sandbox import SandboxUnavailable
 
@@ -20,15 +17,6 @@ class WarmKey(NamedTuple):
     path: str  # of the script, or of the flow
     version: str  # the script's hash or the flow's version: a redeploy makes another process
     step_id: str = ""  # of a flow's step; "": a script
-
-    @classmethod
-    def of(cls, claim: Claim) -> WarmKey:
-        """The key of a claimed job that runs code."""
-        path = claim.runnable_path or ""
-        if claim.kind == JobKind.SCRIPT and claim.runnable_id is not None:
-            return cls(claim.workspace_id, path, str(claim.runnable_id))
-        code = hashlib.sha256(f"{claim.lock}\0{claim.code}".encode("utf-8", "replace")).hexdigest()
-        return cls(claim.workspace_id, path, code, claim.flow_step_id or "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from jobs.dependencies.files import file_path, files_read
 from jobs.dependencies.typescript import header_comments, packages
 from workers.cache import Cache
-from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
+from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site, WarmProgram
 from workers.runtimes.javascript import call, npm_failures, npm_lock, outcome
 from workers.runtimes.javascript.npm import QUIET, REGISTRY_TIMEOUT_S, Npm
 from workers.runtimes.javascript.npm_lock import NpmLock, WrongPackages
@@ -57,10 +60,37 @@ class Bun:
 
     async def run(self, execution: Execution, log: LogSink) -> Outcome:
         """See Executor.run. Result conventions: javascript/wrapper.mjs."""
+        async with self._placed(execution, log) as placed:
+            wrapper = call.wrapper(execution, module=placed.module, folder=placed.folder)
+            return await self._run(execution, log, placed, wrapper)
+
+    @asynccontextmanager
+    async def warm(self, execution: Execution, log: LogSink) -> AsyncIterator[WarmProgram]:
+        """See Warmable.warm."""
+        async with self._placed(execution, log) as placed:
+            mark = f"\0{secrets.token_hex(16)}:"
+            server = call.server(execution, module=placed.module, folder=placed.folder, mark=mark)
+            program = self._program(replace(execution, share=None), placed, server)
+            yield WarmProgram(
+                host=self._site.host,
+                program=replace(program, result_files={}),
+                mark=mark.encode(),
+                function=partial(call.function, execution.code),
+                readable=partial(outcome.readable, execution=execution),
+            )
+
+    @asynccontextmanager
+    async def _placed(self, execution: Execution, log: LogSink) -> AsyncIterator[_Placed]:
+        """Where the script is, and its packages, as long as the block lasts."""
         is_node = "nodejs" in header_comments(execution.code)
         lock = self._lock(execution)
         if lock is None and not is_node:
-            return await self._without_packages(execution, log)
+            files = call.sources(execution)
+            if execution.imports:
+                files["tsconfig.json"] = _TSCONFIG
+            module = f"./{call.source_path(execution.script_path)}"
+            yield _Placed(argv=[str(self._bun.path), *_RUN], module=module, files=files)
+            return
         async with AsyncExitStack() as kept:
             modules = None
             if lock is not None:
@@ -72,10 +102,9 @@ class Bun:
                 self._prepared.entry(self._key(script), lambda folder: self._prepare(folder, script))
             )
             bundle = folder / _BUNDLE
-            module = bundle if bundle.exists() else folder / call.source_path(execution.script_path)
-            files = {call.WRAPPER: call.wrapper(execution, module=str(module), folder=str(folder))}
+            source = bundle if bundle.exists() else folder / call.source_path(execution.script_path)
             argv = ["node", "--enable-source-maps"] if is_node else [str(self._bun.path), *_RUN]
-            return await self._run(execution, log, argv=argv, files=files)
+            yield _Placed(argv=argv, module=str(source), folder=str(folder))
 
     async def resolve(self, execution: Execution, log: LogSink) -> str:
         """See Resolver.resolve."""
@@ -105,25 +134,19 @@ class Bun:
         except WrongPackages as wrong:
             raise npm_failures.dependency_error(f"{wrong} Deploy the script again.") from None
 
-    async def _without_packages(self, execution: Execution, log: LogSink) -> Outcome:
-        module = f"./{call.source_path(execution.script_path)}"
-        files = {**call.sources(execution), call.WRAPPER: call.wrapper(execution, module=module)}
-        if execution.imports:
-            files["tsconfig.json"] = _TSCONFIG
-        return await self._run(execution, log, argv=[str(self._bun.path), *_RUN], files=files)
-
-    async def _run(
-        self, execution: Execution, log: LogSink, *, argv: Sequence[str], files: Mapping[str, str]
-    ) -> Outcome:
-        program = Program(
+    def _program(self, execution: Execution, placed: _Placed, wrapper: str) -> Program:
+        return Program(
             env={**QUIET, **execution.env},
             share=execution.share,
-            files=files,
-            argv=[*argv, call.WRAPPER],
+            files={**placed.files, call.WRAPPER: wrapper},
+            argv=[*placed.argv, call.WRAPPER],
             result_files=call.RESULT_FILES,
         )
+
+    async def _run(self, execution: Execution, log: LogSink, placed: _Placed, wrapper: str) -> Outcome:
+        program = self._program(execution, placed, wrapper)
         ended, pump = await run_program(self._site.host, program, execution, log)
-        if ended.exit_code == 127 and argv[0] == "node" and "E" not in ended.values:
+        if ended.exit_code == 127 and placed.argv[0] == "node" and "E" not in ended.values:
             raise ExecutionFailed(
                 {
                     "name": "ExecutionErr",
@@ -192,6 +215,16 @@ class Bun:
             # It runs from its files then, slower to start. If it is the script that is wrong it says so when it runs.
             for left in folder.glob(f"{_BUNDLE}*"):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Placed:
+    """A script where a program finds it."""
+
+    argv: Sequence[str]  # what runs it
+    module: str  # as the program imports it
+    files: Mapping[str, str] = field(default_factory=dict)  # of the job's folder, text by path
+    folder: str = ""  # where the script and its packages lie, when that is not the job's folder
 
 
 class _Script:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from jobs.dependencies.typescript import package, specifiers
 from jobs.signatures.syntax_trees import plain_lines
 from workers.cache import Cache
-from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
+from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site, WarmProgram
 from workers.runtimes.javascript import call, deno_failures, outcome
 from workers.runtimes.javascript.npm import FROM_WORKER, npmrc
 from workers.runtimes.javascript.npm_failures import dependency_error
@@ -62,30 +65,55 @@ class Deno:
 
     async def run(self, execution: Execution, log: LogSink) -> Outcome:
         """See Executor.run. Result conventions: javascript/wrapper.mjs."""
-        module = f"./{call.source_path(execution.script_path)}"
-        files = {
-            **call.sources(execution, written=plain_lines),
-            call.WRAPPER: call.wrapper(execution, module=module),
-            _MAP: _import_map(execution),
-        }
-        async with AsyncExitStack() as kept:
-            cache_dir, lock = _NOWHERE, ["--no-lock"]
-            if (execution.lock or "").strip() not in ("", EMPTY):
-                folder = await kept.enter_async_context(
-                    self._downloads.entry(
-                        self._key(execution), lambda folder: self._download(folder, execution, log)
-                    )
-                )
-                cache_dir, lock = str(folder / "deno"), [f"--lock={folder / _LOCK}", "--frozen"]
-            program = Program(
-                env={**_RUN_ENV, "DENO_DIR": cache_dir, **execution.env},
-                share=execution.share,
-                files=files,
-                argv=[str(self._deno.path), *_RUN, *lock, call.WRAPPER],
-                result_files=call.RESULT_FILES,
-            )
+        async with self._placed(execution, log) as (env, lock):
+            program = self._program(execution, env, lock, call.wrapper)
             ended, pump = await run_program(self._site.host, program, execution, log)
         return await outcome.of(ended, execution, pump.last_lines)
+
+    @asynccontextmanager
+    async def warm(self, execution: Execution, log: LogSink) -> AsyncIterator[WarmProgram]:
+        """See Warmable.warm."""
+        async with self._placed(execution, log) as (env, lock):
+            mark = f"\0{secrets.token_hex(16)}:"
+            program = self._program(
+                replace(execution, share=None), env, lock, partial(call.server, mark=mark)
+            )
+            yield WarmProgram(
+                host=self._site.host,
+                program=replace(program, result_files={}),
+                mark=mark.encode(),
+                function=partial(call.function, execution.code),
+                readable=partial(outcome.readable, execution=execution),
+            )
+
+    @asynccontextmanager
+    async def _placed(
+        self, execution: Execution, log: LogSink
+    ) -> AsyncIterator[tuple[Mapping[str, str], Sequence[str]]]:
+        """The variables and options with which Deno finds what the script imports, as long as the block lasts."""
+        if (execution.lock or "").strip() in ("", EMPTY):
+            yield {**_RUN_ENV, "DENO_DIR": _NOWHERE}, ["--no-lock"]
+            return
+        async with self._downloads.entry(
+            self._key(execution), lambda folder: self._download(folder, execution, log)
+        ) as folder:
+            env = {**_RUN_ENV, "DENO_DIR": str(folder / "deno")}
+            yield env, [f"--lock={folder / _LOCK}", "--frozen"]
+
+    def _program(
+        self, execution: Execution, env: Mapping[str, str], lock: Sequence[str], wrapper: Callable[..., str]
+    ) -> Program:
+        return Program(
+            env={**env, **execution.env},
+            share=execution.share,
+            files={
+                **call.sources(execution, written=plain_lines),
+                call.WRAPPER: wrapper(execution, module=f"./{call.source_path(execution.script_path)}"),
+                _MAP: _import_map(execution),
+            },
+            argv=[str(self._deno.path), *_RUN, *lock, call.WRAPPER],
+            result_files=call.RESULT_FILES,
+        )
 
     async def resolve(self, execution: Execution, log: LogSink) -> str:
         """See Resolver.resolve."""

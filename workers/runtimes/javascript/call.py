@@ -13,6 +13,7 @@ from jobs.dependencies.typescript import without_versions
 from jobs.signatures import FUNCTION_CALL
 from jobs.signatures.signature import Signature
 from jobs.signatures.typescript import parse
+from workers.job_process.serving import CANNOT_ANSWER
 from workers.runtimes.base import Execution
 
 ENTRYPOINT_OVERRIDE = "_ENTRYPOINT_OVERRIDE"
@@ -21,7 +22,13 @@ WRAPPER = "wrapper.mjs"
 RESULT_FILES = {"R": ".result.json", "E": ".error.json", "A": ".preprocessed.json"}
 LANGUAGES = frozenset({"bun", "bunnative", "nativets", "deno"})
 
-_TEMPLATE = (Path(__file__).parent / WRAPPER).read_text(encoding="utf-8")
+# Programs that call scripts, JOB in them is what they are to do.
+_ONCE, _AGAIN = (
+    "\n".join(
+        (Path(__file__).parent / part).read_text(encoding="utf-8") for part in ("calling.mjs", f"{way}.mjs")
+    )
+    for way in ("wrapper", "serving")
+)
 _PREPROCESSOR = "preprocessor"
 _MOST_REMEMBERED = 50_000  # characters of code whose signature is kept
 
@@ -43,11 +50,28 @@ def wrapper(execution: Execution, *, module: str, folder: str = "") -> str:
         "folder": folder,
         "file": source_path(execution.script_path),
         "args": args,
-        "main": _function(execution.code, entrypoint),
-        "preprocessor": _function(execution.code, _PREPROCESSOR) if execution.preprocess else None,
+        "main": function(execution.code, entrypoint),
+        "preprocessor": function(execution.code, _PREPROCESSOR) if execution.preprocess else None,
     }
+    return _told(_ONCE, job)
+
+
+def server(execution: Execution, *, module: str, folder: str = "", mark: str) -> str:
+    """The text of WRAPPER that loads the execution's script and then takes calls, see serving.mjs; the rest as above."""
+    job = {
+        "module": module,
+        "folder": folder,
+        "file": source_path(execution.script_path),
+        "mark": mark,
+        "resultBytes": execution.limits.result_bytes,
+        "cannotAnswer": CANNOT_ANSWER,
+    }
+    return _told(_AGAIN, job)
+
+
+def _told(program: str, job: Mapping[str, Any]) -> str:
     # JSON in a JavaScript text: as an object literal a key __proto__ would mean something else.
-    return _TEMPLATE.replace("JSON.parse(JOB)", f"JSON.parse({json.dumps(json.dumps(job))})", 1)
+    return program.replace("JSON.parse(JOB)", f"JSON.parse({json.dumps(json.dumps(job))})", 1)
 
 
 def sources(execution: Execution, *, written: Callable[[str], str] = without_versions) -> dict[str, str]:
@@ -70,7 +94,7 @@ def source_path(script_path: str | None) -> str:
     return "/".join(part if part.strip(".") else "_" for part in parts) + ".ts"
 
 
-def _function(code: str, name: str) -> Mapping[str, Any]:
+def function(code: str, name: str) -> Mapping[str, Any]:
     """How to call a function of `code`: its name, its parameters in order, and which of them are dates."""
     signature = (_remembered if len(code) <= _MOST_REMEMBERED else parse)(code, name)
     # Code that our grammar cannot read may still run: then arguments are passed in the order in which they came.

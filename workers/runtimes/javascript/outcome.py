@@ -56,7 +56,7 @@ async def _result(ended: Ended, execution: Execution, last_lines: str) -> str:
     if ended.over_memory:
         raise failures.killed(ended, limits) or AssertionError
     if "E" in ended.values:
-        raise ExecutionFailed(_readable(results.error_object(ended.values["E"]), execution))
+        raise ExecutionFailed(readable(results.error_object(ended.values["E"]), execution))
     if "R" in ended.overflowed:
         raise results.result_too_large(
             limits.result_bytes + 1, limits.result_bytes, mem_peak_kb=ended.peak_kb
@@ -79,11 +79,11 @@ async def _result(ended: Ended, execution: Execution, last_lines: str) -> str:
     raise ExecutionFailed({"name": "ExecutionErr", "message": message})
 
 
-def _readable(told: Mapping[str, Any], execution: Execution) -> dict[str, Any]:
+def readable(told: Mapping[str, Any], execution: Execution) -> dict[str, Any]:
     """The error as JavaScript told it, in the words and places of the script's author."""
     inner = told.get("errors")
     if isinstance(inner, list) and inner and isinstance(inner[0], dict):
-        first = _readable({"name": "Error", "message": "", **inner[0]}, execution)
+        first = readable({"name": "Error", "message": "", **inner[0]}, execution)
         others = f" (and {len(inner) - 1} more errors)" if len(inner) > 1 else ""
         return {**first, "message": first["message"] + others}
     name, message = str(told["name"]), str(told["message"])

@@ -1,120 +1,9 @@
-// @bun
-// (Bun takes a file that begins like this as it is, which saves most of a millisecond; so import.meta.require.)
-// Loads a script, calls its function and writes what came of it. Plain JavaScript for Bun, Deno and Node alike.
-// The worker puts the call in place of the name JOB (see call.py). Bun and Deno load node:fs slower than they do all
-// the rest (3 and 35 ms), so a run that succeeds gets by without it.
-const job = JSON.parse(JOB);
-const folder = import.meta.dirname;
-const { Bun, Deno } = globalThis;
-const print = console.log.bind(console);
-const STREAM_PREFIX = "WM_STREAM: ";
-
-class Refusal extends Error {
-  constructor(name, message) {
-    super(message);
-    this.name = name;
-    this.stack = "";
-  }
-}
-
-async function load() {
-  if (Bun) {
-    try {
-      return import.meta.require(job.module); // a millisecond faster than import()
-    } catch (error) {
-      if (!String(error?.message).startsWith("require() async module")) throw error;
-    }
-  }
-  return import(job.module);
-}
+// One call: its result or its error goes to a file, and the process ends. Behind calling.mjs.
 
 async function run() {
   const module = await load();
-  let args = job.args;
-  if (job.preprocessor) {
-    args = await call(module, job.preprocessor, args);
-    const text = toJson(args);
-    args = JSON.parse(text);
-    if (args === null || typeof args !== "object" || Array.isArray(args)) {
-      throw new Refusal(
-        "PreprocessorError",
-        `preprocessor returned ${text.slice(0, 100)}; it must return an object with the arguments of ${job.main.name}`,
-      );
-    }
-    await write(".preprocessed.json", text);
-  }
-  let value = await call(module, job.main, args);
-  if (value?.[Symbol.asyncIterator] || value?.[Symbol.iterator]) value = await streamed(value);
-  await write(".result.json", toJson(value));
-}
-
-function call(module, { name, parameters, dates }, args) {
-  const callee = module[name] ?? module.default?.[name];
-  if (typeof callee !== "function") {
-    const example = `export async function ${name}(name: string) { ... }`;
-    throw new Refusal(
-      "MissingEntrypoint",
-      `${job.file} exports no function named ${name}; define it and export it, for example: ${example}`,
-    );
-  }
-  if (parameters === null) return callee(...Object.values(args));
-  return callee(
-    ...parameters.map((parameter) => {
-      const value = Object.hasOwn(args, parameter) ? args[parameter] : undefined;
-      return dates.includes(parameter) && typeof value === "string" ? new Date(value) : value;
-    }),
-  );
-}
-
-/** What a generator yields goes to the log piece by piece; all of it together is the result. */
-async function streamed(value) {
-  const isStream =
-    typeof value?.[Symbol.asyncIterator] === "function" ||
-    (typeof value?.[Symbol.iterator] === "function" && typeof value.next === "function");
-  if (!isStream) return value;
-  const sent = [];
-  for await (const piece of value) {
-    const text = typeof piece === "string" ? piece : toJson(piece);
-    print(STREAM_PREFIX + text.replaceAll("\n", "\\n"));
-    sent.push(piece);
-  }
-  return sent.length && sent.every((piece) => typeof piece === "string") ? sent.join("") : sent;
-}
-
-function toJson(value) {
-  try {
-    return JSON.stringify(value, plain) ?? "null";
-  } catch (error) {
-    if (error instanceof TypeError && /cyclic|circular/.test(error.message)) {
-      throw new Refusal("InvalidResult", "the result contains itself, which JSON cannot express");
-    }
-    if (error instanceof RangeError && /stack/.test(error.message)) {
-      throw new Refusal("InvalidResult", "the result is nested too deeply");
-    }
-    throw error;
-  }
-}
-
-function plain(_key, value) {
-  if (typeof value === "bigint") {
-    return Number.isSafeInteger(Number(value)) ? Number(value) : String(value);
-  }
-  if (typeof value !== "object" || value === null) return value;
-  if (value instanceof Map) {
-    const entries = [...value];
-    return entries.every(([key]) => typeof key === "string") ? Object.fromEntries(entries) : entries;
-  }
-  if (value instanceof Set) return [...value];
-  if (value instanceof Error) return { ...value, name: value.name, message: value.message };
-  if (value instanceof ArrayBuffer) return base64(new Uint8Array(value));
-  if (value instanceof Uint8Array) return base64(value);
-  return value;
-}
-
-function base64(bytes) {
-  let text = "";
-  for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
-  return btoa(text);
+  const text = await perform(module, job, (args) => write(".preprocessed.json", args));
+  await write(".result.json", text);
 }
 
 async function write(name, text) {
@@ -124,58 +13,12 @@ async function write(name, text) {
   else fs().writeFileSync(path, text);
 }
 
-function fs() {
-  return Bun ? import.meta.require("node:fs") : process.getBuiltinModule("node:fs");
-}
-
 /** Write the error, now: it may come when nothing that takes time will be waited for any more. */
 function fail(error) {
-  let text;
-  try {
-    text = JSON.stringify(described(error));
-  } catch {
-    text = JSON.stringify({ name: "Error", message: "the error could not be described", stack: "" });
-  }
-  for (const root of [folder, job.folder].filter(Boolean)) {
-    text = text.replaceAll(`file://${root}/`, "").replaceAll(`${root}/`, "");
-  }
   const path = `${folder}/.error.json`;
-  if (Deno) Deno.writeTextFileSync(path, text);
-  else fs().writeFileSync(path, text);
+  if (Deno) Deno.writeTextFileSync(path, errorText(error));
+  else fs().writeFileSync(path, errorText(error));
   exit(1);
-}
-
-function described(error) {
-  if (typeof error !== "object" || error === null) {
-    return { name: "Error", message: typeof error === "string" ? error : `thrown: ${String(error)}`, stack: "" };
-  }
-  const isError = typeof error.message === "string";
-  const told = {
-    name: isError && error.name ? String(error.name) : "Error",
-    message: isError ? error.message : toJson(error),
-    stack: traced(error),
-  };
-  for (const field of ["position", "specifier", "referrer"]) {
-    if (error[field] && ["BuildMessage", "ResolveMessage"].includes(told.name)) told[field] = error[field];
-  }
-  if (error instanceof AggregateError && !told.stack.includes("\n    at ")) told.errors = error.errors.map(described);
-  const extra = {};
-  for (const [key, value] of Object.entries(error)) {
-    if (["name", "message", "stack"].includes(key)) continue;
-    try {
-      extra[key] = JSON.parse(toJson(value));
-    } catch {
-      extra[key] = String(value);
-    }
-  }
-  if (Object.keys(extra).length) told.extra = extra;
-  return told;
-}
-
-function traced(error, depth = 0) {
-  let stack = typeof error.stack === "string" ? error.stack : "";
-  if (error.cause instanceof Error && depth < 5) stack += `\nCaused by: ${traced(error.cause, depth + 1)}`;
-  return stack;
 }
 
 function exit(code) {

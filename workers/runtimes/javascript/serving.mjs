@@ -1,0 +1,200 @@
+// Many calls, one after another, which come over a pipe: a warm process. What is said over it, and over the one for
+// answers, and the marks in the log are described in workers/job_process/serving.py. Behind calling.mjs.
+
+const [CALLS, ANSWERS, LOG] = [3, 4, 5];
+const MOST_TOKENS = 10_000;
+const encoder = new TextEncoder();
+const opened = new Map();
+let current = null; // the call that runs: how to end it
+let lastEnvironment = {};
+const ownEnvironment = Deno ? Deno.env.toObject() : { ...process.env };
+
+class Exited extends Error {}
+
+function writeAll(descriptor, text) {
+  let bytes = encoder.encode(text);
+  while (bytes.length) {
+    try {
+      bytes = bytes.subarray(Deno ? file(descriptor).writeSync(bytes) : fs().writeSync(descriptor, bytes));
+    } catch (error) {
+      if (error?.code !== "EAGAIN" && error?.code !== "EINTR") throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1); // the script made the pipe non-blocking
+    }
+  }
+}
+
+/** Deno does not take descriptors as they are. */
+function file(descriptor) {
+  if (!opened.has(descriptor)) {
+    const way = descriptor === CALLS ? { read: true } : { write: true };
+    opened.set(descriptor, Deno.openSync(`/proc/self/fd/${descriptor}`, way));
+  }
+  return opened.get(descriptor);
+}
+
+function answer(number, kind, text) {
+  try {
+    writeAll(ANSWERS, `${number} ${kind} ${text}\n`);
+  } catch {
+    leave(job.cannotAnswer);
+  }
+}
+
+function say(number) {
+  try {
+    writeAll(LOG, `${job.mark}${number}\n`);
+  } catch {
+    leave(job.cannotAnswer);
+  }
+}
+
+const leave = Deno ? Deno.exit.bind(Deno) : process.exit.bind(process);
+
+async function* chunks() {
+  if (Bun) yield* Bun.file(CALLS).stream();
+  else if (Deno) yield* file(CALLS).readable;
+  else yield* fs().createReadStream("", { fd: CALLS });
+}
+
+async function serve() {
+  let module;
+  try {
+    module = await load();
+  } catch (error) {
+    answer(0, "E", errorText(error));
+    leave(1);
+  }
+  if (Deno) Deno.exit = endCall;
+  if (globalThis.process) process.exit = endCall;
+  await flushed();
+  say(0);
+  answer(0, "L", "null");
+  const decoder = new TextDecoder();
+  let number = 0;
+  let begun = []; // pieces of a line whose end has not come
+  for await (const chunk of chunks()) {
+    const text = decoder.decode(chunk, { stream: true });
+    begun.push(text);
+    if (!text.includes("\n")) continue;
+    const lines = begun.join("").split("\n");
+    begun = [lines.pop()];
+    say(number + 1);
+    for (const [at, line] of lines.entries()) {
+      number += 1;
+      await one(module, number, line, at + 1 < lines.length ? number + 1 : 0);
+    }
+  }
+  leave(0);
+}
+
+async function one(module, number, line, nextNumber) {
+  let kind = "R";
+  let text;
+  try {
+    text = await new Promise((resolve, reject) => {
+      current = { resolve, reject };
+      const told = JSON.parse(line);
+      setEnvironment(told.env);
+      const asked = { args: told.args, main: told.main, preprocessor: told.pre };
+      perform(module, asked, (args) => answer(number, "A", args)).then(resolve, reject);
+    });
+  } catch (error) {
+    kind = "E";
+    text = errorText(error);
+  }
+  current = null;
+  if (text.length > job.resultBytes) {
+    kind = "E";
+    text = JSON.stringify(tooLarge(text));
+  }
+  await flushed();
+  say(nextNumber);
+  answer(number, kind, text);
+}
+
+function tooLarge(text) {
+  const count = (number) => number.toLocaleString("en-US");
+  const size = count(encoder.encode(text).length);
+  const message =
+    `The result has ${size} bytes; the limit is ${count(job.resultBytes)}. Return less, or store the data and ` +
+    "return where it is.";
+  return { name: "ResultTooLarge", message, stack: "" };
+}
+
+/** What was written to the streams of Node is on its way yet; what console printed is there. */
+async function flushed() {
+  if (Deno) return;
+  for (const stream of [process.stdout, process.stderr]) {
+    if (stream.writableLength) await new Promise((resolve) => stream.write("", resolve));
+  }
+}
+
+function setEnvironment(env) {
+  const put = Deno ? Deno.env.set.bind(Deno.env) : (name, value) => (process.env[name] = value);
+  for (const [name, value] of Object.entries(env)) if (lastEnvironment[name] !== value) put(name, value);
+  for (const name of Object.keys(lastEnvironment)) {
+    if (Object.hasOwn(env, name)) continue;
+    if (Object.hasOwn(ownEnvironment, name)) put(name, ownEnvironment[name]);
+    else if (Deno) Deno.env.delete(name);
+    else delete process.env[name];
+  }
+  lastEnvironment = env;
+  renewToken(env.WM_TOKEN);
+}
+
+// Clients of the API that the script keeps between calls remember the token of the job in which they were made, which
+// ends with it. They may lie in a bundle, where nobody finds them; so it is renewed when they use it.
+let token = ownEnvironment.WM_TOKEN;
+const earlierTokens = new Set();
+
+function renewToken(given) {
+  if (!given || given === token) return;
+  if (token) earlierTokens.add(token);
+  if (earlierTokens.size > MOST_TOKENS) earlierTokens.delete(earlierTokens.values().next().value);
+  earlierTokens.delete(given);
+  token = given;
+}
+
+const plainFetch = globalThis.fetch;
+globalThis.fetch = Object.assign(function fetch(input, init) {
+  if (earlierTokens.size) {
+    const given = init?.headers ?? (input instanceof Request ? input.headers : undefined);
+    if (given) {
+      const headers = new Headers(given);
+      const [scheme, used] = (headers.get("authorization") ?? "").split(" ");
+      if (scheme === "Bearer" && earlierTokens.has(used)) {
+        headers.set("authorization", `Bearer ${token}`);
+        init = { ...init, headers };
+      }
+    }
+  }
+  return plainFetch(input, init);
+}, plainFetch);
+
+/** process.exit of a loaded script ends the call, not the process, which others need. */
+function endCall(code) {
+  const exitCode = Number(code ?? 0);
+  const why = `The script ended with exit code ${exitCode} before its function returned; process.exit does that`;
+  if (exitCode === 0) current?.resolve("null");
+  else current?.reject(new Refusal("ExecutionErr", why));
+  throw new Exited();
+}
+
+function onStray(error) {
+  if (!(error instanceof Exited)) current?.reject(error);
+}
+
+if (Deno) {
+  addEventListener("unhandledrejection", (event) => {
+    event.preventDefault();
+    onStray(event.reason);
+  });
+  addEventListener("error", (event) => {
+    event.preventDefault();
+    onStray(event.error);
+  });
+} else {
+  process.on("unhandledRejection", onStray);
+  process.on("uncaughtException", onStray);
+}
+serve();
