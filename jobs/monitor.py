@@ -9,8 +9,9 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
@@ -33,17 +34,23 @@ _LOCKS = {
     "prune": 0x776D0004,
     "forget": 0x776D0005,
     "flows": 0x776D0006,
+    "checks": 0x776D0007,
 }
 
 
-async def monitor() -> None:
-    """Keep house until cancelled. A database that is away only postpones it."""
+async def monitor(checks: Sequence[Callable[[], int]] = ()) -> None:
+    """Keep house until cancelled. A database that is away only postpones it.
+
+    `checks` are further things to look after, which this app does not know.
+    """
     last_cleanup = float("-inf")
     while True:
         # Spread the processes over the interval, so that one of them is never far away.
         await asyncio.sleep(settings.MONITOR_INTERVAL_SECONDS * random.uniform(0.8, 1.2))
         try:
             await _in_thread(recover)
+            for check in checks:
+                await _in_thread(partial(_alone, "checks", check))
             if time.monotonic() - last_cleanup >= CLEANUP_INTERVAL_S:
                 await _in_thread(clean_up)
                 last_cleanup = time.monotonic()
@@ -74,7 +81,7 @@ def clean_up() -> None:
     _alone("prune", _prune)
 
 
-async def _in_thread(work: Callable[[], None]) -> None:
+async def _in_thread(work: Callable[[], object]) -> None:
     def run() -> None:
         try:
             work()

@@ -333,3 +333,30 @@ class AuditEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.operation} by {self.username}"
+
+
+class Alert(models.Model):
+    """Something that those who operate the instance should look at (workspaces.alerts)."""
+
+    kind = models.CharField(max_length=50)  # too_few_workers, ...
+    subject = models.CharField(max_length=255)  # what it is about: the name of a worker group, ...
+    message = models.TextField()
+    created_at = models.DateTimeField(db_default=Now())
+    raised_at = models.DateTimeField(null=True, blank=True)  # null: it may be over in a moment, nobody is told yet
+    resolved_at = models.DateTimeField(null=True, blank=True)  # null: it goes on
+    acknowledged = models.BooleanField(default=False, db_default=False)
+    acknowledged_by = models.CharField(max_length=255, blank=True, default="", db_default="")  # e-mail
+
+    class Meta:
+        db_table = "alerts"
+        ordering = ("-id",)
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["kind", "subject"],
+                name="alerts_open_once",
+                condition=models.Q(resolved_at=None),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.message

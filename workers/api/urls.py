@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from workers.api import configs
+from workers.api import alerts, configs
 
 urlpatterns = [
     path("configs/list_worker_groups", configs.ListWorkerGroups.as_view()),
@@ -12,4 +12,7 @@ urlpatterns = [
     path("configs/list_autoscaling_events/<path:worker_group>", configs.ListAutoscalingEvents.as_view()),
     path("configs/native_kubernetes_autoscaling_healthcheck", configs.KubernetesHealthcheck.as_view()),
     path("configs/list_available_python_versions", configs.ListPythonVersions.as_view()),
+    path("settings/critical_alerts", alerts.ListAlerts.as_view()),
+    path("settings/critical_alerts/acknowledge_all", alerts.AcknowledgeAllAlerts.as_view()),
+    path("settings/critical_alerts/<str:id>/acknowledge", alerts.AcknowledgeAlert.as_view()),
 ]

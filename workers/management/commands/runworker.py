@@ -9,9 +9,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from jobs.monitor import monitor
 from workers.cache_clearing import clear_when_asked
 from workers.group_config import GroupConfig
+from workers.housekeeping import keep_house
 from workers.pg_queue import PgJobQueue
 from workers.pg_runtimes import PgRuntimeStore
 from workers.sandbox import SandboxUnavailable
@@ -55,7 +55,9 @@ async def _run(*, slots: int | None, drain_timeout_s: float | None) -> int:
     def options(config: GroupConfig) -> WorkerOptions:
         return options_from_settings(name=name, slots=slots, runner=runner, config=config, environ=os.environ)
 
-    worker = Worker(options(config), queue=queue, runner=runner, housekeeping=monitor, reconfigured=options)
+    worker = Worker(
+        options(config), queue=queue, runner=runner, housekeeping=keep_house, reconfigured=options
+    )
     signals = itertools.count(1)
 
     def leave() -> None:
