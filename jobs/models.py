@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import uuid_utils.compat
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models.functions import Now
+from django.db.models.functions import Collate, Now
 from psycopg.types.json import Json
 
 from workspaces.models import Workspace
@@ -398,6 +398,16 @@ class QueuedJob(models.Model):
                 fields=["tag", "-priority", "scheduled_for", "id"],
                 condition=models.Q(running=False),
                 name="queue_runnable_idx",
+            ),
+            # The same rows by workspace, for workspaces to take turns (sql/claim_in_turn.sql says why in this collation).
+            models.Index(
+                Collate("tag", "C"),
+                models.F("priority").desc(),
+                Collate("workspace_id", "C"),
+                "scheduled_for",
+                "id",
+                condition=models.Q(running=False),
+                name="queue_turns_idx",
             ),
             models.Index(fields=["workspace_id", "-created_at"], name="queue_workspace_idx"),
             # Zombie scan. last_ping itself is in no index, so that heartbeats stay heap-only updates.

@@ -11,7 +11,7 @@ the job is completed, canceled by force or given to another worker; writes that 
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from jobs import sql, wakeups
 from jobs.errors import JobIdTaken, JobNotFound, LeaseLost
 from jobs.flows import waking
 from jobs.models import JobStatus, new_job_id
+from jobs.turns import Turns
 from workspaces.errors import BadRequest
 from workspaces.models import InstanceSetting
 
@@ -213,15 +214,45 @@ def push_job(request: JobRequest) -> UUID:
     return job_id
 
 
-def claim_jobs(*, worker: str, tags: Sequence[str], limit: int = 1) -> list[Claim]:
+def claim_parameters(
+    *, worker: str, tags: Sequence[str], limit: int, ranks: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """The parameters of claim.sql. `ranks`: tags whose jobs come before those of tags with a lower rank; none: 0."""
+    return {
+        "worker": worker,
+        "tags": list(tags),
+        "ranks": [ranks.get(tag, 0) for tag in tags] if ranks else [],
+        "limit": limit,
+    }
+
+
+def claim_jobs(
+    *,
+    worker: str,
+    tags: Sequence[str],
+    limit: int = 1,
+    ranks: Mapping[str, int] | None = None,
+    turns: Turns | None = None,
+) -> list[Claim]:
     """Take the most urgent due jobs for `tags`, at most `limit`; an empty list when there is nothing for this worker.
 
     The jobs come back running and leased: send `heartbeat` before ZOMBIE_JOB_TIMEOUT runs out or they are restarted
-    elsewhere. Safe to call from any number of workers at once.
+    elsewhere. Safe to call from any number of workers at once. `turns`: what this worker remembers of its claims, for
+    workspaces to take turns while jobs pile up.
     """
+    parameters = claim_parameters(worker=worker, tags=tags, limit=limit, ranks=ranks)
+    turn = turns.next_turn() if turns else None
     with connection.cursor() as cursor:
-        cursor.execute(sql.load("claim"), {"worker": worker, "tags": list(tags), "limit": limit})
-        return [_claim_from_row(row) for row in cursor.fetchall()]
+        if turns is None or turn is None:
+            cursor.execute(sql.load("claim"), parameters)
+            claims = [_claim_from_row(row) for row in cursor.fetchall()]
+            if turns is not None:
+                turns.took([claim.workspace_id for claim in claims], limit=limit)
+            return claims
+        cursor.execute(sql.load("claim_in_turn"), parameters | {"turn": turn})
+        rows = cursor.fetchall()
+    turns.took_in_turn(rows, limit=limit)
+    return [_claim_from_row(row[:-2]) for row in rows]
 
 
 def _claim_from_row(row: tuple[Any, ...]) -> Claim:

@@ -142,6 +142,7 @@ NUM_WORKERS = _positive("NUM_WORKERS", 1, most=1000) if env.str("NUM_WORKERS", d
 SLEEP_QUEUE = _positive(
     "SLEEP_QUEUE", 50 * (NUM_WORKERS or (8 if NATIVE_MODE else 1)), least=10
 )  # milliseconds between polls without NOTIFY
+QUEUE_FAIRNESS = _bool("QUEUE_FAIRNESS", default=True)  # while jobs pile up, workspaces take turns (jobs.turns)
 EXIT_AFTER_N_JOBS = _positive("EXIT_AFTER_N_JOBS", 0, least=0) or None
 HEARTBEAT_SECONDS = _positive("HEARTBEAT_SECONDS", 5)
 if HEARTBEAT_SECONDS * 2 > ZOMBIE_JOB_TIMEOUT:

@@ -1,6 +1,6 @@
 """What a worker needs of the queue. PostgreSQL is one implementation (pg_queue); another may speak HTTP."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
@@ -108,8 +108,10 @@ class JobQueue(Protocol):
     async def close(self) -> None:
         """Let go of all connections."""
 
-    async def claim(self, *, tags: Sequence[str], limit: int) -> list[Claim]:
-        """Take up to `limit` due jobs, most urgent first."""
+    async def claim(
+        self, *, tags: Sequence[str], limit: int, ranks: Mapping[str, int] | None = None
+    ) -> list[Claim]:
+        """Take up to `limit` due jobs, most urgent first; those of tags with a higher rank (none: 0) before others."""
 
     async def exchange(
         self,

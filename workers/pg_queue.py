@@ -6,7 +6,7 @@ notifications, pings: output flows while a claim is under way). LISTEN has a con
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 from uuid import UUID
@@ -24,9 +24,11 @@ from jobs.queue import (
     Completion,
     JobRequest,
     NarrowClaim,
+    claim_parameters,
     completion_parameters,
     push_parameters,
 )
+from jobs.turns import Turns
 from workers import failures, group_config
 from workers.group_config import GroupConfig
 from workers.job_queue import CancelRequest, Exchange, Lease, LogPiece, QueueAway, WorkerReport
@@ -54,7 +56,10 @@ class PgJobQueue:
         self._warm = Lane(name="dedicated", url=settings.DATABASE_URL, pooled=pooled)
         self.flow_store = PgFlowStore(work=self._work, side=self._flows)
         self.option_store = PgOptionStore(work=self._work, side=self._side, wake_workers=self.wake_workers)
-        self._listener = Listener(channels=(wakeups.QUEUE_CHANNEL, wakeups.CANCEL_CHANNEL, wakeups.GROUP_CHANNEL))
+        self._listener = Listener(
+            channels=(wakeups.QUEUE_CHANNEL, wakeups.CANCEL_CHANNEL, wakeups.GROUP_CHANNEL)
+        )
+        self._turns = Turns(is_on=settings.QUEUE_FAIRNESS)
         self._log_ends: dict[
             UUID, int
         ] = {}  # characters in the log of each running job after our last append
@@ -79,11 +84,18 @@ class PgJobQueue:
         await self._flows.close()
         await self._warm.close()
 
-    async def claim(self, *, tags: Sequence[str], limit: int) -> list[Claim]:
-        rows = await self._work.fetch(
-            sql.load("claim"), {"worker": self._worker, "tags": list(tags), "limit": limit}
-        )
-        return [Claim(*row) for row in rows]
+    async def claim(
+        self, *, tags: Sequence[str], limit: int, ranks: Mapping[str, int] | None = None
+    ) -> list[Claim]:
+        parameters = claim_parameters(worker=self._worker, tags=tags, limit=limit, ranks=ranks)
+        turn = self._turns.next_turn()
+        if turn is None:
+            claims = [Claim(*row) for row in await self._work.fetch(sql.load("claim"), parameters)]
+            self._turns.took([claim.workspace_id for claim in claims], limit=limit)
+            return claims
+        rows = await self._work.fetch(sql.load("claim_in_turn"), parameters | {"turn": turn})
+        self._turns.took_in_turn(rows, limit=limit)
+        return [Claim(*row[:-2]) for row in rows]
 
     async def exchange(
         self,

@@ -17,7 +17,13 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 READABLE_BY_ALL = frozenset({"automate_username_creation", "base_url", "email_domain"})
 _WHOLE_NUMBERS = frozenset({"retention_period_secs", "job_default_timeout", "request_size_limit_mb"})
 _SWITCHES = frozenset(
-    {"automate_username_creation", "expose_metrics", "keep_job_dir", "require_preexisting_user_for_oauth"}
+    {
+        "automate_username_creation",
+        "expose_metrics",
+        "keep_job_dir",
+        "queue_fairness",
+        "require_preexisting_user_for_oauth",
+    }
 )
 
 

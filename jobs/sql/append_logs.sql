@@ -7,6 +7,6 @@ SELECT queue.id,
                   WHERE last.job_id = queue.id ORDER BY log_offset DESC LIMIT 1), 0),
        queue.workspace_id, piece.logs
   FROM unnest(%(ids)s::uuid[], %(attempts)s::int[], %(logs)s::text[]) AS piece (id, attempt, logs)
-  JOIN queue ON queue.id = piece.id AND queue.attempt = piece.attempt AND queue.running
- WHERE piece.logs <> ''
+  JOIN queue ON queue.id = piece.id AND queue.attempt = piece.attempt AND queue.running IS TRUE
+ WHERE piece.logs <> '' AND queue.id = ANY(%(ids)s::uuid[])
 RETURNING job_id, log_offset + length(logs)

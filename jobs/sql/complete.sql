@@ -4,7 +4,8 @@ WITH finished AS (
     DELETE FROM queue
      USING unnest(%(ids)s::uuid[], %(attempts)s::int[], %(statuses)s::text[], %(results)s::text[],
                   %(mem_peaks)s::int[], %(labels)s::text[]) AS done (id, attempt, status, result, mem_peak, labels)
-     WHERE queue.id = done.id AND queue.attempt = done.attempt AND queue.running
+     WHERE queue.id = done.id AND queue.attempt = done.attempt
+       AND queue.id = ANY(%(ids)s::uuid[]) AND queue.running IS TRUE
     RETURNING queue.*, done.status, done.result, done.mem_peak AS last_mem_peak, done.labels
 )
 INSERT INTO completed_job (id, workspace_id, status, started_at, completed_at, duration_ms, result, worker, mem_peak,

@@ -7,7 +7,8 @@ WITH RECURSIVE finished AS (
     DELETE FROM queue
      USING unnest(%(ids)s::uuid[], %(attempts)s::int[], %(statuses)s::text[], %(results)s::text[])
            AS done (id, attempt, status, result)
-     WHERE queue.id = done.id AND queue.attempt = done.attempt AND queue.running
+     WHERE queue.id = done.id AND queue.attempt = done.attempt
+       AND queue.id = ANY(%(ids)s::uuid[]) AND queue.running IS TRUE
     RETURNING queue.*, done.status, done.result
 ),
 recorded AS (
@@ -55,7 +56,7 @@ claimed AS (
                              ELSE statement_timestamp() END,
            last_ping = statement_timestamp()
       FROM locked
-     WHERE queue.id = locked.id
+     WHERE queue.id = locked.id AND queue.id = ANY(ARRAY(SELECT id FROM locked))
     RETURNING queue.id, queue.attempt, queue.priority, queue.scheduled_for, queue.restarts
 )
 SELECT *
@@ -67,7 +68,7 @@ SELECT *
                AND job.cache_ttl IS NULL AND job.concurrency_key IS NULL AND job.delete_after_secs IS NULL
                AND NOT job.same_worker AS is_plain
           FROM claimed
-          JOIN job ON job.id = claimed.id
+          JOIN job ON job.id = claimed.id AND job.id = ANY(ARRAY(SELECT id FROM claimed))
          ORDER BY claimed.priority DESC, claimed.scheduled_for, claimed.id) AS ordered
  UNION ALL
 SELECT NULL, (SELECT count(*) FROM recorded)::int, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,

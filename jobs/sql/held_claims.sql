@@ -10,6 +10,7 @@ SELECT held.id, held.attempt, held.scheduled_for, held.started_at, held.created_
        job.cache_ttl, job.concurrency_key, job.concurrent_limit, job.concurrency_time_window_s, job.runnable_id,
        job.delete_after_secs, coalesce(job.raw_lock, script.lock) AS lock
   FROM unnest(%(ids)s::uuid[], %(attempts)s::int[]) AS lease (id, attempt)
-  JOIN queue AS held ON held.id = lease.id AND held.attempt = lease.attempt AND held.running
-  JOIN job ON job.id = held.id
+  JOIN queue AS held ON held.id = lease.id AND held.attempt = lease.attempt
+                        AND held.id = ANY(%(ids)s::uuid[]) AND held.running IS TRUE
+  JOIN job ON job.id = held.id AND job.id = ANY(%(ids)s::uuid[])
   LEFT JOIN script ON script.hash = job.runnable_id AND job.kind IN ('script', 'dependencies')

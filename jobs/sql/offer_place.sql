@@ -13,5 +13,5 @@ UPDATE queue
    SET scheduled_for = CASE WHEN %(window_s)s > 0 THEN statement_timestamp() + make_interval(secs => %(window_s)s)
                             ELSE was_due_at END
   FROM next_in_line
- WHERE queue.id = next_in_line.id
+ WHERE queue.id = next_in_line.id AND queue.id = ANY(ARRAY(SELECT id FROM next_in_line))
 RETURNING queue.tag, queue.scheduled_for <= statement_timestamp() AS is_due

@@ -2,5 +2,5 @@
 UPDATE queue
    SET running = false,
        started_at = CASE WHEN EXISTS (SELECT FROM flow_status WHERE flow_status.id = queue.id) THEN started_at END, worker = NULL, last_ping = NULL, restarts = restarts + %(count_restart)s::int
- WHERE id = %(id)s AND attempt = %(attempt)s AND running
+ WHERE id = %(id)s AND attempt = %(attempt)s AND running IS TRUE
 RETURNING id, tag

@@ -2,5 +2,5 @@
 UPDATE job
    SET args = %(args)s::jsonb, preprocessed = true
   FROM queue
- WHERE job.id = %(id)s AND queue.id = job.id AND queue.attempt = %(attempt)s AND queue.running
+ WHERE job.id = %(id)s AND queue.id = job.id AND queue.attempt = %(attempt)s AND queue.running IS TRUE
 RETURNING job.id

@@ -9,5 +9,5 @@ UPDATE queue
    SET running = false, scheduled_for = CASE WHEN running THEN statement_timestamp()
                                              ELSE least(scheduled_for, statement_timestamp()) END
   FROM touched
- WHERE queue.id = touched.id AND queue.last_ping IS NULL AND queue.started_at IS NOT NULL
+ WHERE queue.id = touched.id AND queue.id = ANY(%(ids)s::uuid[]) AND queue.last_ping IS NULL AND queue.started_at IS NOT NULL
 RETURNING queue.id, queue.tag

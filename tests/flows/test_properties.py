@@ -26,7 +26,7 @@ from jobs.flows.steps import Here
 from jobs.flows.store import LeaseOver
 from jobs.flows.value import parse_flow_value
 from jobs.models import FLOW_KINDS, JobKind
-from jobs.queue import Claim, Completion
+from jobs.queue import Claim, Completion, claim_parameters
 from tests.flows.simple_flows import Case, cases, expected, result_of
 from workers.pg_flows import PgFlowStore
 from workers.pg_lane import Lane
@@ -139,7 +139,9 @@ class World:
         return bool(claimed or worker.held)
 
     async def claim(self, worker: Worker) -> list[Claim]:
-        parameters = {"worker": worker.process, "tags": ["python3", "flow"], "limit": self.choose(1, 2)}
+        parameters = claim_parameters(
+            worker=worker.process, tags=["python3", "flow"], limit=self.choose(1, 2)
+        )
         return [Claim(*row) for row in await worker.lane.fetch(sql.load("claim"), parameters)]
 
     async def bring_on(self, worker: Worker, claim: Claim) -> None:
