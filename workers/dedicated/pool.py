@@ -23,7 +23,7 @@ from workers.runtimes.base import (
 logger = logging.getLogger(__name__)
 
 IDLE_S = 30 * 60.0
-SUPERSEDED_S = 10.0  # without a call, for the process of a version that is not the newest any more
+SUPERSEDED_S = 10.0
 _LOOK_EVERY_S = 5.0
 _ATTEMPTS = 3  # to begin a call, in as many processes
 
@@ -35,12 +35,21 @@ class DedicatedPool:
     """Starts processes when they are wanted, and ends those that nobody uses or that are of no use any more."""
 
     def __init__(
-        self, executors: Mapping[str, Executor], *, most_each: int = 1, idle_s: float = IDLE_S
+        self,
+        executors: Mapping[str, Executor],
+        *,
+        most_each: int = 1,
+        idle_s: float = IDLE_S,
+        superseded_s: float = SUPERSEDED_S,
     ) -> None:
-        """`executors` by language. At most `most_each` processes for one key; one without a call for `idle_s` ends."""
+        """`executors` by language. At most `most_each` processes for one key.
+
+        One without a call for `idle_s` ends; `superseded_s` if another version of its script was started later.
+        """
         self._executors = executors
         self._most_each = most_each
         self._idle_s = idle_s
+        self._superseded_s = superseded_s
         self._kept: dict[WarmKey, list[WarmProcess]] = {}
         self._starting: dict[WarmKey, set[asyncio.Task[WarmProcess]]] = {}
         self._newest: dict[tuple[str, str, str], str] = {}  # version started last, by the rest of the key
@@ -171,10 +180,10 @@ class DedicatedPool:
     async def _look_after_them(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(min(_LOOK_EVERY_S, self._idle_s))
+            await asyncio.sleep(min(_LOOK_EVERY_S, self._idle_s, self._superseded_s))
             for key, ones in list(self._kept.items()):
                 is_newest = self._newest.get((key.workspace_id, key.path, key.step_id)) == key.version
-                until = loop.time() - (self._idle_s if is_newest else min(SUPERSEDED_S, self._idle_s))
+                until = loop.time() - (self._idle_s if is_newest else self._superseded_s)
                 for one in ones:
                     if not one.load and one.idle_since <= until:
                         one.leave()

@@ -1,4 +1,5 @@
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,3 +33,18 @@ def python_anywhere(request: pytest.FixtureRequest) -> Iterator[Warm]:
         os.chmod(base_dir, 0o711)
         with started_with(kind, Path(base_dir) / "jobs") as jobs:
             yield Warm(jobs, "python3")
+
+
+@pytest.fixture(params=["bun", "deno", "node"])
+def typescript(request: pytest.FixtureRequest, jobs: Jobs) -> Warm:
+    """Warm processes of all that run TypeScript and JavaScript."""
+    if request.param == "node":
+        if shutil.which("node") is None:
+            pytest.skip("no Node here")
+        return Warm(jobs, "bun", "// nodejs\n")
+    return Warm(jobs, request.param)
+
+
+@pytest.fixture
+def bun(jobs: Jobs) -> Warm:
+    return Warm(jobs, "bun")

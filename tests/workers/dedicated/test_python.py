@@ -289,7 +289,10 @@ def test_too_much_memory_ends_the_process_and_fails_the_call_that_ran(python: Wa
         "import time\n"
         "def main(mb):\n"
         "    kept = b'x' * (mb << 20)\n"
-        "    if mb:\n        with open('/tmp/large', 'wb') as file:\n            for _ in range(120):\n                file.write(bytes(1 << 20))\n        time.sleep(60)\n"
+        "    if mb:\n"
+        "        with open('/tmp/large', 'wb') as file:\n"
+        "            for _ in range(mb):\n                file.write(bytes(1 << 20))\n"
+        "        time.sleep(60)\n"
         "    return 'fine'\n"
     )
 

@@ -87,13 +87,14 @@ class Warm:
 
     jobs: Jobs
     language: str
+    header: str = ""  # of all code
 
     def run(self, act: Coroutine[Any, Any, T]) -> T:
         return self.jobs.runner.run(act)
 
     def execution(self, code: str, **given: Any) -> Execution:
         defaults: dict[str, Any] = {"job_id": "j", "workspace_id": "w", "args": {}, "env": {}, "lock": ""}
-        return Execution(language=self.language, code=code, **{**defaults, **given})
+        return Execution(language=self.language, code=self.header + code, **{**defaults, **given})
 
     async def start(self, code: str, *, log: Log | None = None, **given: Any) -> WarmProcess:
         executor = self.jobs.executors[self.language]

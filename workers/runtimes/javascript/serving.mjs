@@ -103,20 +103,20 @@ async function one(module, number, line, nextNumber) {
     text = errorText(error);
   }
   current = null;
-  if (text.length > job.resultBytes) {
-    kind = "E";
-    text = JSON.stringify(tooLarge(text));
+  // A character is three bytes at most: few texts have to be measured.
+  if (text.length * 3 > job.resultBytes) {
+    const size = encoder.encode(text).length;
+    if (size > job.resultBytes) [kind, text] = ["E", JSON.stringify(tooLarge(size))];
   }
   await flushed();
   say(nextNumber);
   answer(number, kind, text);
 }
 
-function tooLarge(text) {
+function tooLarge(size) {
   const count = (number) => number.toLocaleString("en-US");
-  const size = count(encoder.encode(text).length);
   const message =
-    `The result has ${size} bytes; the limit is ${count(job.resultBytes)}. Return less, or store the data and ` +
+    `The result has ${count(size)} bytes; the limit is ${count(job.resultBytes)}. Return less, or store the data and ` +
     "return where it is.";
   return { name: "ResultTooLarge", message, stack: "" };
 }
