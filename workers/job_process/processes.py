@@ -91,13 +91,15 @@ def descendants(pid: int) -> set[int]:
 
 
 def last_resident_bytes(pid: int, generations: int = 2) -> int:
-    """Memory of the process that is `generations` below `pid`, all of which have one child; 0 when there is none."""
+    """Memory of the largest process that is `generations` below `pid`; 0 when there is none."""
     table = _parents()
+    level = {pid}
     for _ in range(generations):
-        children = [child for child, parent in table.items() if parent == pid]
-        if not children:
-            return 0
-        pid = min(children)
+        level = {child for child, parent in table.items() if parent in level}
+    return max((_resident_bytes(one) for one in level), default=0)
+
+
+def _resident_bytes(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
