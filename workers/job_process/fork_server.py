@@ -5,7 +5,9 @@ that it inherits. Then it answers (JSON values over the same socket):
 
     in   {"op": "spawn", "id": n}    make sandbox n; with "share": name, one that shares the folder of this name, which
                                      is made with its first sandbox; with "writable": [names], one that may write
-                                     those folders below the folder for that
+                                     those folders below the folder for that; with "network": false, one without;
+                                     with "tmp_bytes": size, one with another /tmp. Descriptors that come along: of its
+                                     control group, as in sandboxed.Own, the last is for its events
     in   {"op": "drop", "share": name}   let go of that folder
     out  {"op": "ready", "id": n, "uid": u}   the user of its job, + three descriptors: log (pipe, to read), job and
                                      guard (sockets)
@@ -24,6 +26,7 @@ rights before: see environment_server.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import importlib
 import json
@@ -36,10 +39,9 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from . import environment_server, linux, packets, processes, root_view, sandboxed
+from . import confinement, environment_server, linux, packets, processes, root_view, sandboxed
 
 NAMESPACES = "namespaces"
 USER_NAMESPACES = "user-namespaces"
@@ -109,6 +111,7 @@ def main(control_fd: int) -> NoReturn:
         os._exit(0)
     configuration: dict[str, Any] = json.loads(received[1])
     os.umask(0o022)  # what we make for jobs to see they must be able to see
+    linux.leave_session_keyring()
     try:
         server_pid = _enter_namespaces(configuration["isolation"])
     except Exception as error:
@@ -173,7 +176,6 @@ class ForkServer:
         self._control = control
         self._isolation: str = configuration["isolation"]
         self._base_dir: str = configuration["base_dir"]
-        self._network: bool = configuration["network"]
         self._pids: dict[int, int] = {}  # sandbox id by the pid of its guard
         self._uids: dict[int, int] = {}  # uid by sandbox id
         self._free_uids: list[int] = []
@@ -203,6 +205,9 @@ class ForkServer:
                 tmp_bytes=configuration["tmp_bytes"],
                 extra_users=[(one, one) for one in (self._free_uids if environment is None else [uid])],
             )
+        job_uid = self._free_uids[0] if self._free_uids else uid
+        confined = confinement.Confinement(configuration["blocked_networks"], job_uid)
+        if self._view is not None:
             if environment is not None:
                 environment_server.descend(uid, control)
                 self._view.add_proc_and_tmp()
@@ -212,6 +217,8 @@ class ForkServer:
                     limit.write("0")
             self._own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         linux.drop_capability_bounds()
+        confined.close()
+        self._supervisor_pid = confined.supervisor_pid
         if environment is not None:
             linux.keep_only_system_administration()
             environment_server.import_packages(environment)
@@ -224,7 +231,14 @@ class ForkServer:
         gc.disable()
         if environment is not None:
             linux.gather_memory()  # forking 50 MB of packages page by page, and their end, took 3 ms more
-        _say(control, {"op": "hello", "pid": os.getpid(), "note": self._report})
+        cuts_network = self._view is not None and environment is None and _can_cut_network()
+        hello = {"op": "hello", "pid": os.getpid(), "note": self._report, "cuts_network": cuts_network}
+        hello |= {
+            "calls_note": confined.calls_note,
+            "addresses": confined.addresses,
+            "addresses_note": confined.addresses_note,
+        }
+        _say(control, hello)
 
     def _find_uids(self) -> None:
         if os.geteuid() != 0 or self._isolation == USER_NAMESPACES:
@@ -270,8 +284,7 @@ class ForkServer:
         pid = self._fork(
             0,
             sandboxed.Channels(log=os.open("/dev/null", os.O_WRONLY), job=theirs, guard=theirs),
-            share=None,
-            writable=(),
+            sandboxed.Own(),
         )
         theirs.close()
         ours.shutdown(socket.SHUT_WR)
@@ -296,28 +309,39 @@ class ForkServer:
                     os.read(wake_read, 4096)
                     self._bury()
                     continue
-                received = packets.receive(self._control)
+                fds: list[int] = []
+                received = packets.receive(self._control, fds)
                 if received is None:
                     return
                 request = json.loads(received[1])
                 if request["op"] == "spawn":
-                    self._spawn(request["id"], request.get("share"), request.get("writable", ()))
+                    own = sandboxed.Own(
+                        share=request.get("share"),
+                        writable=request.get("writable", ()),
+                        network=request.get("network", True),
+                        tmp_bytes=request.get("tmp_bytes"),
+                        join_fds=fds[:-1],
+                        events_fd=fds[-1] if fds else -1,
+                    )
+                    self._spawn(request["id"], own)
+                    for group_fd in fds:
+                        os.close(group_fd)
                 elif request["op"] == "drop":
                     self._drop_share(request["share"])
                 else:
                     self._kill(request["id"])
 
-    def _spawn(self, number: int, share: str | None, writable: Sequence[str]) -> None:
+    def _spawn(self, number: int, own: sandboxed.Own) -> None:
         try:
-            if share is not None and share not in self._shares:
-                self._make_share(share)
+            if own.share is not None and own.share not in self._shares:
+                self._make_share(own.share)
             log_read, log_write = os.pipe2(os.O_CLOEXEC)
             # A job may open /dev/stderr, which asks for rights on the pipe itself.
             os.fchmod(log_write, 0o666)
             job, job_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             guard, guard_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             channels = sandboxed.Channels(log=log_write, job=job_theirs, guard=guard_theirs)
-            self._pids[self._fork(number, channels, share, writable)] = number
+            self._pids[self._fork(number, channels, own)] = number
         except OSError as error:
             _say(self._control, {"op": "failed", "id": number, "message": str(error)})
             return
@@ -331,12 +355,10 @@ class ForkServer:
         guard.close()
         os.close(log_read)
 
-    def _fork(
-        self, number: int, channels: sandboxed.Channels, share: str | None, writable: Sequence[str]
-    ) -> int:
+    def _fork(self, number: int, channels: sandboxed.Channels, own: sandboxed.Own) -> int:
         """Fork the guard of a sandbox, as process 1 of a new pid namespace; closes the log in this process."""
         # Jobs that share a folder run as the same user, so that each may change what another one left there.
-        shared = None if share is None else self._shares[share]
+        shared = None if own.share is None else self._shares[own.share]
         uid = gid = self._take_uid() if shared is None else shared.uid
         if uid != -1:
             self._uids[number] = uid
@@ -355,9 +377,7 @@ class ForkServer:
                 folder=folder,
                 uid=uid,
                 gid=gid,
-                network=self._network,
-                share=None if shared is None else shared.number,
-                writable=writable,
+                own=dataclasses.replace(own, share=None if shared is None else shared.number),
             )
         if self._view is not None:
             # The next unshare is refused unless our children would be born into our own namespace again.
@@ -438,14 +458,20 @@ class ForkServer:
                 return
             if pid == 0:
                 return
+            if pid == self._supervisor_pid:
+                raise RuntimeError("the supervisor of addresses ended, so no job can reach the network")
             number = self._pids.pop(pid, None)
             if number is None:
                 continue
             if self._view is None:
-                processes.kill_strays(guards=self._pids, uid=self._own_uid(number))
+                processes.kill_strays(guards=self._children(), uid=self._own_uid(number))
                 _remove(self._folder(number))
             self._release(number)
             _say(self._control, {"op": "gone", "id": number})
+
+    def _children(self) -> set[int]:
+        """The processes that we started and that have not ended."""
+        return {*self._pids, self._supervisor_pid}
 
     def _own_uid(self, number: int) -> int | None:
         """The user id of a sandbox when no other one has it."""
@@ -469,11 +495,25 @@ class ForkServer:
                 pid, _ = os.wait()
                 if pid in self._pids:
                     number = self._pids.pop(pid)
-                    processes.kill_strays(guards=self._pids, uid=self._uids.get(number))
+                    processes.kill_strays(guards=self._children(), uid=self._uids.get(number))
                     _remove(self._folder(number))
             for name in list(self._shares):
                 self._drop_share(name)
         os._exit(0)
+
+
+def _can_cut_network() -> bool:
+    """Whether the kernel gives us network namespaces."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            linux.unshare(linux.CLONE_NEWNET)
+            linux.raise_loopback()
+        except OSError:
+            os._exit(1)
+        finally:
+            os._exit(0)
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def _remove(folder: str) -> None:

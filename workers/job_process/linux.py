@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import platform
+import socket
 import struct
+from collections.abc import Iterable
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
@@ -32,7 +35,13 @@ PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 
+CAP_CHOWN = 0
+CAP_NET_ADMIN = 12
+CAP_SYS_PTRACE = 19
 CAP_SYS_ADMIN = 21
+
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP = 0x1
 
 _LAST_CAPABILITY = 63  # prctl refuses numbers the kernel does not know; that ends the loop earlier
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -43,6 +52,18 @@ _MOUNT_ATTR_NOSUID = 0x2
 _MOUNT_ATTR_NODEV = 0x4
 _SYS_MOUNT_SETATTR = 442  # the same number on every architecture: it was added after they were unified
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
+
+# The same numbers on every architecture.
+_SYS_PIDFD_GETFD = 438
+_SYS_LANDLOCK_CREATE_RULESET = 444
+_SYS_LANDLOCK_RESTRICT_SELF = 446
+_LANDLOCK_CREATE_RULESET_VERSION = 1
+_LANDLOCK_HAS_SCOPES = 6  # its version in Linux 6.12
+_LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET = 1
+_LANDLOCK_SCOPE_SIGNAL = 2
+
+_SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
+_KEYCTL_JOIN_SESSION_KEYRING = 1
 
 _MADV_COLLAPSE = 25
 _HUGE_PAGE_BYTES = 2 << 20
@@ -72,6 +93,12 @@ def unshare(flags: int) -> None:
 def setns(fd: int, kind: int) -> None:
     """Join the namespace behind `fd`, which must be of `kind` (a CLONE_NEW* flag). Raises OSError."""
     _check(_libc.setns(ctypes.c_int(fd), ctypes.c_int(kind)), "setns")
+
+
+def raise_loopback() -> None:
+    """Let this process reach itself (127.0.0.1, ::1) in the network namespace that it just made. Raises OSError."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", _IFF_UP))
 
 
 def map_to_itself(uid: int, gid: int) -> None:
@@ -149,6 +176,31 @@ def prctl(option: int, value: int = 0) -> None:
     _check(_libc.prctl(option, value, 0, 0, 0), f"prctl {option}")
 
 
+def read_memory(pid: int, place: int, size: int) -> bytes:
+    """What thread `pid` has at `place` in its memory; less than `size` bytes, or none, when that cannot be read."""
+    buffer = ctypes.create_string_buffer(size)
+    local = struct.pack("QQ", ctypes.addressof(buffer), size)
+    remote = struct.pack("QQ", place, size)
+    count = _libc.process_vm_readv(
+        ctypes.c_int(pid), local, ctypes.c_ulong(1), remote, ctypes.c_ulong(1), ctypes.c_ulong(0)
+    )
+    return buffer.raw[: max(0, count)]
+
+
+def descriptor_of(pid: int, number: int) -> int:
+    """Our own copy of descriptor `number` of process `pid`. Raises OSError."""
+    process = os.pidfd_open(pid)
+    try:
+        fd: int = _libc.syscall(
+            ctypes.c_long(_SYS_PIDFD_GETFD), ctypes.c_int(process), ctypes.c_int(number), ctypes.c_uint(0)
+        )
+    finally:
+        os.close(process)
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), f"pidfd_getfd: {os.strerror(ctypes.get_errno())}")
+    return fd
+
+
 def drop_capability_bounds() -> None:
     """No program executed from here on can gain a capability; those this process holds stay usable."""
     for capability in range(_LAST_CAPABILITY + 1):
@@ -161,11 +213,50 @@ def keep_only_system_administration() -> None:
     _set_capabilities(1 << CAP_SYS_ADMIN)
 
 
+def keep_only(capabilities: Iterable[int]) -> None:
+    """Give up every other capability; those among them that this process does not have it does not get."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        permitted = next(int(line.split()[1], 16) for line in status if line.startswith("CapPrm:"))
+    _set_capabilities(permitted & sum(1 << one for one in capabilities))
+
+
 def drop_all_capabilities() -> None:
     """Give up every capability of this process for good, also for programs it executes. Raises OSError."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     _libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     _set_capabilities(0)
+
+
+def keep_to_own_sockets(*, and_signals: bool) -> None:
+    """From here on this process and its children reach no abstract Unix socket of others (Landlock, Linux 6.12).
+
+    Such sockets have no file that could be hidden; they belong to the network, which jobs share with the machine.
+    `and_signals`: nor signal processes of others. Needs no_new_privs. Where the kernel cannot do it, nothing changes.
+    """
+    version = _libc.syscall(
+        ctypes.c_long(_SYS_LANDLOCK_CREATE_RULESET),
+        None,
+        ctypes.c_size_t(0),
+        _LANDLOCK_CREATE_RULESET_VERSION,
+    )
+    if version < _LANDLOCK_HAS_SCOPES:
+        return
+    scopes = _LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | (_LANDLOCK_SCOPE_SIGNAL if and_signals else 0)
+    rules = ctypes.create_string_buffer(struct.pack("QQQ", 0, 0, scopes), 24)
+    fd = _libc.syscall(ctypes.c_long(_SYS_LANDLOCK_CREATE_RULESET), rules, ctypes.c_size_t(24), 0)
+    if fd < 0:
+        return
+    try:
+        _check(_libc.syscall(ctypes.c_long(_SYS_LANDLOCK_RESTRICT_SELF), fd, 0), "landlock_restrict_self")
+    finally:
+        os.close(fd)
+
+
+def leave_session_keyring() -> None:
+    """Have an empty keyring from here on, not the one of whoever started us, which may hold keys of that session."""
+    number = _SYS_KEYCTL.get(platform.machine())
+    if number is not None:  # refused in many containers, where no job can reach a keyring either
+        _libc.syscall(ctypes.c_long(number), ctypes.c_long(_KEYCTL_JOIN_SESSION_KEYRING), None)
 
 
 def _set_capabilities(kept: int) -> None:

@@ -62,7 +62,7 @@ class RootView:
         folder = f"{_SHARES}/{name}"
         os.mkdir(folder, 0o700)
         owner = f"uid={uid},gid={gid}," if uid != -1 else ""
-        options = f"{owner}mode=700,size={self.tmp_bytes},nr_inodes=1m"
+        options = f"{owner}mode=700,{_sized(self.tmp_bytes)}"
         try:
             linux.mount("tmpfs", folder, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
         except OSError:
@@ -74,18 +74,20 @@ class RootView:
         linux.unmount(f"{_SHARES}/{name}")
         os.rmdir(f"{_SHARES}/{name}")
 
-    def add_private_parts(self, uid: int, gid: int, share: str | None, writable: Sequence[str]) -> None:
+    def add_private_parts(
+        self, uid: int, gid: int, share: str | None, writable: Sequence[str], tmp_bytes: int | None
+    ) -> None:
         """Mount /proc and /tmp of one job, whose processes run as `uid`, and the folder that it shares, if any.
 
-        `writable` names folders, below the one for that, which it may change. Call in its own mount namespace.
-        Raises OSError.
+        `writable` names folders, below the one for that, which it may change; `tmp_bytes` is the size of /tmp when
+        it is not the usual one. Call in its own mount namespace. Raises OSError.
         """
         sources = [_open_below(_WRITABLE, name) for name in writable]
         if share is not None:
             linux.mount(f"{_SHARES}/{share}", SHARED_FOLDER, None, linux.MS_BIND)
         # Covered, not unmounted: that would wait for all processors to forget the mount, a millisecond and more.
         linux.mount(_NOTHING, _SHARES, None, linux.MS_BIND)
-        self.add_proc_and_tmp()
+        self.add_proc_and_tmp(tmp_bytes)
         terminals = "newinstance,ptmxmode=0666,mode=600"
         linux.mount("devpts", "/dev/pts", "devpts", linux.MS_NOSUID | linux.MS_NOEXEC, terminals)
         for name, source in zip(writable, sources, strict=True):
@@ -102,11 +104,12 @@ class RootView:
         if share is not None:
             os.symlink(SHARED_FOLDER, f"{JOB_FOLDER}/shared")
 
-    def add_proc_and_tmp(self) -> None:
+    def add_proc_and_tmp(self, tmp_bytes: int | None = None) -> None:
         """Mount /proc of this process's pid namespace and an empty /tmp, with what of the host is below it."""
+        size = self.tmp_bytes if tmp_bytes is None else tmp_bytes
         flags = linux.MS_NOSUID | linux.MS_NODEV
         linux.mount("proc", "/proc", "proc", flags | linux.MS_NOEXEC)
-        linux.mount("tmpfs", "/tmp", "tmpfs", flags, f"mode=1777,size={self.tmp_bytes},nr_inodes=1m")
+        linux.mount("tmpfs", "/tmp", "tmpfs", flags, f"mode=1777,{_sized(size)}")
         for path in self._folders_for_late:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(path, 0o755)
@@ -173,6 +176,11 @@ def build(
     os.rmdir(_OLD)
     linux.mount("none", "/", None, linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY | linux.MS_NOSUID)
     return RootView(late, tmp_bytes, writable_at)
+
+
+def _sized(size: int) -> str:
+    # Empty files take no space, but a kilobyte of the kernel's memory each.
+    return f"size={size},nr_inodes={max(1024, size // 4096)}"
 
 
 def _show(path: str) -> None:

@@ -37,6 +37,22 @@ class Channels:
     guard: socket.socket  # in: the limits; out: result files and how it ended
 
 
+@dataclass(frozen=True)
+class Own:
+    """What one sandbox has that others need not have."""
+
+    # A folder that it shares with others, by number (with a view; without, its folder has a link), and folders that
+    # it may change (with a view; without, their owner does it).
+    share: str | None = None
+    writable: Sequence[str] = ()
+    network: bool = True
+    tmp_bytes: int | None = None  # size of /tmp, with a view; None: the usual one
+    # Of its control group: what the job writes to in order to join, and where it is told whether the kernel killed one
+    # of its processes for memory (-1: it has no group).
+    join_fds: Sequence[int] = ()
+    events_fd: int = -1
+
+
 def run(
     channels: Channels,
     *,
@@ -44,21 +60,17 @@ def run(
     folder: str | None,
     uid: int,
     gid: int,
-    network: bool,
-    share: str | None,
-    writable: Sequence[str],
+    own: Own,
 ) -> NoReturn:
-    """Be the guard of a new sandbox. Called right after fork, as process 1 when there is a `view`. Never returns.
-
-    `share` names the folder that the job shares with others (with a `view`; without, its folder has a link), `writable`
-    folders that it may change (with a `view`; without, their owner does it).
-    """
+    """Be the guard of a new sandbox. Called right after fork, as process 1 when there is a `view`. Never returns."""
     began = time.monotonic()
     try:
-        _forget_the_server(channels)
+        _forget_the_server(channels, own)
         if view is not None:
-            linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWIPC | (0 if network else linux.CLONE_NEWNET))
-            view.add_private_parts(uid, gid, share, writable)
+            linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWIPC | (0 if own.network else linux.CLONE_NEWNET))
+            if not own.network:
+                linux.raise_loopback()
+            view.add_private_parts(uid, gid, own.share, own.writable, own.tmp_bytes)
             home, working = root_view.HOME_FOLDER, root_view.JOB_FOLDER
         else:
             linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
@@ -70,6 +82,7 @@ def run(
             os.setresgid(gid, gid, gid)
             os.setresuid(uid, uid, uid)
         linux.drop_all_capabilities()
+        linux.keep_to_own_sockets(and_signals=view is None)
         if view is not None and not os.access(os.__file__, os.R_OK):
             raise OSError(f"jobs could not read Python's own files in {os.path.dirname(os.__file__)}")
         os.umask(0o022)
@@ -83,6 +96,7 @@ def run(
     if pid == 0:
         try:
             channels.guard.close()
+            _join(own)
             linux.prctl(linux.PR_SET_DUMPABLE, 1)  # it may inspect itself, and its guard may count its memory
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
             scratch = f"{folder}/tmp" if view is None else None
@@ -96,9 +110,11 @@ def run(
             linux.PR_SET_DUMPABLE, 0
         )  # so the job can neither trace this process nor see its descriptors
         channels.job.close()
+        for fd in own.join_fds:
+            os.close(fd)
         if view is None:
             _end_with_the_server()
-        _guard(channels.guard, pid, began, has_namespace=view is not None)
+        _guard(channels.guard, pid, began, events_fd=own.events_fd, has_namespace=view is not None)
     except BaseException as error:
         with contextlib.suppress(OSError):
             packets.send(channels.guard, "F", f"the guard failed: {error!r}".encode())
@@ -106,23 +122,33 @@ def run(
         os._exit(1)
 
 
-def _forget_the_server(channels: Channels) -> None:
+def _forget_the_server(channels: Channels, own: Own) -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.dup2(channels.log, 1)
     os.dup2(channels.log, 2)
     low = 3
-    for fd in sorted({channels.job.fileno(), channels.guard.fileno()}):
+    group = {*own.join_fds, own.events_fd} - {-1}
+    for fd in sorted({channels.job.fileno(), channels.guard.fileno(), *group}):
         os.closerange(low, fd)
         low = fd + 1
     os.closerange(low, 1 << 20)
     os.setsid()
 
 
+def _join(own: Own) -> None:
+    """Move this process into its control group, in which all that it starts will be, too."""
+    for fd in own.join_fds:
+        os.write(fd, b"0")
+        os.close(fd)
+    if own.events_fd != -1:
+        os.close(own.events_fd)
+
+
 # --- the guard ---
 
 
-def _guard(worker: socket.socket, pid: int, began: float, *, has_namespace: bool) -> NoReturn:
+def _guard(worker: socket.socket, pid: int, began: float, *, events_fd: int, has_namespace: bool) -> NoReturn:
     _rehearse_guard()
     prepare_s = time.monotonic() - began
     received = packets.receive(worker)
@@ -131,10 +157,11 @@ def _guard(worker: socket.socket, pid: int, began: float, *, has_namespace: bool
         os._exit(0)
     limits: dict[str, Any] = json.loads(received[1])
     tell = worker if limits["tells_memory"] else None
-    status, peak_kb, over_memory = _wait_for(pid, int(limits["memory_bytes"]), has_namespace, tell)
+    memory = _Memory(int(limits["memory_bytes"]), events_fd, has_namespace)
+    status = _wait_for(pid, memory, tell)
     job_ended_at = time.monotonic()
     processes.kill_others(own_namespace=has_namespace)
-    peak_kb = max(peak_kb, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+    peak_kb = max(memory.peak_kb, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
     for kind, path in limits["result_files"].items():
         content = _read_result(path, int(limits["result_bytes"]))
         if content is not None:
@@ -142,7 +169,7 @@ def _guard(worker: socket.socket, pid: int, began: float, *, has_namespace: bool
     ended = {
         "exit_code": os.waitstatus_to_exitcode(status),
         "peak_kb": peak_kb,
-        "over_memory": over_memory,
+        "over_memory": memory.is_over,
         "prepare_s": prepare_s,
         "job_ended_at": job_ended_at,  # this clock is the same for all processes of a machine
     }
@@ -173,18 +200,57 @@ def _end_with_the_server() -> None:
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _wait_for(
-    pid: int, memory_bytes: int, has_namespace: bool, tell: socket.socket | None
-) -> tuple[int, int, bool]:
-    """Reap until `pid` has ended; returns its wait status, the peak of sampled memory (KiB), and whether that
-    was why it was killed. What is sampled meanwhile is told to `tell`, when it changed."""
-    peak_kb, over_memory, told_kb = 0, False, 0
+class _Memory:
+    """What the job's processes take together, as far as it was looked at."""
+
+    def __init__(self, limit_bytes: int, events_fd: int, has_namespace: bool) -> None:
+        self._limit_kb = limit_bytes // 1024
+        self._events_fd = events_fd  # of its control group: the kernel holds it to the limit then
+        self._has_namespace = has_namespace
+        self._kills_before = self._kills()
+        self.peak_kb = 0
+        self.is_over = False
+
+    def sample(self) -> int:
+        """Look; returns what they take now (KiB)."""
+        used_kb = _memory_kb(self._has_namespace)
+        self.peak_kb = max(self.peak_kb, used_kb)
+        if self._events_fd == -1:
+            self.is_over = self.is_over or used_kb > self._limit_kb
+        else:
+            self.see_kills()
+        return used_kb
+
+    def see_kills(self) -> None:
+        """The kernel may have killed a process of the job, not always its first one."""
+        if self._kills() > self._kills_before:
+            self.is_over = True
+            self.peak_kb = max(
+                self.peak_kb, self._limit_kb
+            )  # it kills when there is no more than that to be had
+
+    def _kills(self) -> int:
+        if self._events_fd == -1:
+            return 0
+        for line in os.pread(self._events_fd, 4096, 0).splitlines():
+            if line.startswith(b"oom_kill "):
+                return int(line.split()[1])
+        return 0
+
+
+def _wait_for(pid: int, memory: _Memory, tell: socket.socket | None) -> int:
+    """Reap until `pid` has ended, which is killed when the job is over its memory; returns its wait status.
+
+    What is sampled meanwhile is told to `tell`, when it changed.
+    """
+    told_kb = 0
     next_sample = time.monotonic() + _SAMPLE_S
     while True:
         while True:
             reaped, status = os.waitpid(-1, os.WNOHANG)
             if reaped == pid:
-                return status, peak_kb, over_memory
+                memory.see_kills()
+                return status
             if reaped == 0:
                 break
         pause = next_sample - time.monotonic()
@@ -192,13 +258,11 @@ def _wait_for(
             signal.sigtimedwait([signal.SIGCHLD], pause)
             continue
         next_sample = time.monotonic() + _SAMPLE_S
-        used_kb = _memory_kb(has_namespace)
-        peak_kb = max(peak_kb, used_kb)
+        used_kb = memory.sample()
         if tell is not None and abs(used_kb - told_kb) > _TELLING_KB:
             told_kb = used_kb
             packets.send(tell, "M", str(used_kb).encode())
-        if used_kb * 1024 > memory_bytes and not over_memory:
-            over_memory = True
+        if memory.is_over:
             os.kill(pid, signal.SIGKILL)
 
 
@@ -208,6 +272,7 @@ def _memory_kb(has_namespace: bool) -> int:
     if has_namespace:
         disk = os.statvfs("/tmp")
         total = (disk.f_blocks - disk.f_bfree) * disk.f_frsize // 1024
+        total += disk.f_files - disk.f_ffree  # a kilobyte of the kernel's memory each, also for empty files
         pids = [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]
     else:
         pids = [str(pid) for pid in processes.descendants(os.getpid())]
@@ -285,15 +350,17 @@ def _write(path: str, content: str) -> None:
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def _limit(limits: dict[str, int], *, shares_uid: bool) -> None:
+def _limit(limits: dict[str, Any], *, shares_uid: bool) -> None:
     for kind, value in (
         # Private writable memory; RLIMIT_AS would also count address space that Go, Java and V8 only reserve.
-        (resource.RLIMIT_DATA, limits["memory_bytes"]),
+        (resource.RLIMIT_DATA, limits["data_bytes"]),
         (resource.RLIMIT_NPROC, limits["processes"]),
         (resource.RLIMIT_NOFILE, limits["open_files"]),
         (resource.RLIMIT_FSIZE, limits["file_bytes"]),
         (resource.RLIMIT_CORE, 0),
     ):
+        if value is None:
+            continue
         if kind == resource.RLIMIT_NPROC and shares_uid:
             continue  # the kernel counts processes by user: the worker's own would be counted in
         hard = resource.getrlimit(kind)[1]

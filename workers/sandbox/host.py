@@ -8,18 +8,20 @@ import json
 import logging
 import os
 import pwd
+import select
 import socket
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 from workers.job_process import packets, processes
-from workers.sandbox import ownership
+from workers.sandbox import cgroups, ownership
+from workers.sandbox.cgroups import GroupLimits, Groups, NoGroups
 from workers.sandbox.program_run import Run, Sandbox
 from workers.sandbox.programs import (
     ISOLATIONS,
@@ -47,6 +49,7 @@ _START_TIMEOUT_S = 30.0
 _KILL_TIMEOUT_S = 5.0  # after which a fork server that runs code of packages is not believed any more
 _NO_SERVER = 0  # fork servers are counted from 1
 _TOP_UP_DELAY_S = 0.01  # short jobs are over by then
+_JOIN_TIMEOUT_S = 5.0  # after which the first sandbox will not be in its control group any more
 
 
 class JobHost:
@@ -57,8 +60,10 @@ class JobHost:
     are put on every Python job's sys.path (and are read-only visible). `writable_root` is a folder that jobs may read,
     too, and below which a program may be allowed to write (Program.writable). `policy` says what to do when the kernel
     offers no isolation: "refuse" makes `start` raise IsolationRefused, "warn" runs jobs without. `warm` sandboxes
-    are kept ready. `tmp_bytes` limits a job's /tmp, which holds its folder too. Without `network` jobs have none.
-    `preload` names modules to import once, before jobs are forked. `python` is another interpreter than the worker's.
+    are kept ready, for programs with limits like `usual` (what they say of disks has to be known before there is a job).
+    `groups` are control groups made before; "find" makes some, if they are to be had. `blocked_networks`
+    ("169.254.0.0/16") cannot be reached from jobs. `preload` names modules to import once, before jobs are forked.
+    `python` is another interpreter than the worker's.
 
     With an `environment` the fork server runs code of packages. So it has no rights outside, nothing that it says is
     believed without doubt, and it is not started again when it ends: `on_end` is called then.
@@ -75,8 +80,9 @@ class JobHost:
         policy: Literal["refuse", "warn"] = "refuse",
         allowed: Sequence[Isolation] = ISOLATIONS,
         warm: int = 2,
-        tmp_bytes: int = 1 << 30,
-        network: bool = True,
+        usual: Limits | None = None,
+        groups: Groups | Literal["find"] | None = "find",
+        blocked_networks: Sequence[str] = (),
         preload: Sequence[str] = (),
         python: str | None = None,
         environment: Environment | None = None,
@@ -85,6 +91,9 @@ class JobHost:
     ) -> None:
         self.isolation: Isolation = "none"
         self.isolation_reason = "The job host has not been started."
+        self.limits_reason = ""  # what holds jobs to their limits
+        self.confinement_reason = ""  # which system calls and addresses are kept from jobs
+        self.cuts_network = False  # whether programs without network have none: see start
         self.python_paths = tuple(str(Path(path).resolve()) for path in python_paths)
         # Not the virtual environment's: its packages are the worker's, not the jobs'.
         self._python: str = python or str(getattr(sys, "_base_executable", None) or sys.executable)
@@ -92,6 +101,9 @@ class JobHost:
         self._policy = policy
         self._allowed = tuple(allowed)
         self._warm = max(1, warm)
+        self._usual = usual or Limits()
+        self._finds_groups = groups == "find"
+        self._groups = groups if isinstance(groups, Groups) else None
         # Real name first, then as it was called; the same mostly.
         named = (
             [] if writable_root is None else [os.path.realpath(writable_root), os.path.abspath(writable_root)]
@@ -107,8 +119,8 @@ class JobHost:
             "hidden": _with_real_paths([*map(str, hidden_paths), self._base_dir]),
             "read_only": _with_real_paths(readable),
             "writable_at": self._writable_at,
-            "tmp_bytes": tmp_bytes,
-            "network": network,
+            "tmp_bytes": self._usual.disk_bytes,
+            "blocked_networks": list(blocked_networks),
             "preload": list(preload),
             "environment": None if environment is None else asdict(environment),
         }
@@ -152,8 +164,9 @@ class JobHost:
             policy="warn" if self.isolation == "none" else "refuse",
             allowed=[self.isolation],
             warm=1,
-            tmp_bytes=self._configuration["tmp_bytes"],
-            network=self._configuration["network"],
+            usual=self._usual,
+            groups=self._groups,
+            blocked_networks=self._configuration["blocked_networks"],
             preload=self._configuration["preload"],
             python=python or self._python,
             environment=environment,
@@ -197,7 +210,15 @@ class JobHost:
             raise SandboxUnavailable("No fork server could be started: " + "; ".join(refusals))
         if self.isolation == "none":
             _close_own_proc_files()
-        logger.info("job host started isolation=%s reason=%s", self.isolation, self.isolation_reason)
+        why_no_groups = await self._find_groups() if self._finds_groups else "they are turned off"
+        self.limits_reason = _explain_limits(self._groups, why_no_groups)
+        logger.info(
+            "job host started isolation=%s reason=%s limits=%s confinement=%s",
+            self.isolation,
+            self.isolation_reason,
+            self.limits_reason,
+            self.confinement_reason,
+        )
         self._top_up()
 
     async def close(self) -> None:
@@ -218,6 +239,18 @@ class JobHost:
                 process.kill()
                 await asyncio.to_thread(process.wait)
         self._lose_server("the job host is closed")
+        if self._finds_groups and self._groups is not None:
+            groups, self._groups = self._groups, None
+            await asyncio.to_thread(groups.close)
+
+    def expect(self, usual: Limits) -> None:
+        """Prepare sandboxes for programs with limits like these from now on."""
+        if usual.disk_bytes != self._usual.disk_bytes:
+            for sandbox in self._ready:
+                sandbox.close()  # it ends by itself
+            self._ready.clear()
+        self._usual = usual
+        self._top_up()
 
     async def run(
         self,
@@ -268,10 +301,21 @@ class JobHost:
     ) -> Ended:
         began = time.monotonic()
         writable = [self._below_writable_root(path) for path in program.writable]
-        if program.share is None and not writable:
+        if not program.network and not self.cuts_network and self._policy == "refuse":
+            raise SandboxUnavailable("a program without network cannot be run here")
+        has_own_network = not program.network and self.cuts_network
+        has_own_disk = limits.disk_bytes != self._usual.disk_bytes and self.isolation != "none"
+        if program.share is None and not writable and not has_own_network and not has_own_disk:
             sandbox = await self._acquire()
         else:
-            sandbox = await self._acquire_own(program.share, writable)
+            sandbox = await self._acquire_own(
+                share=program.share,
+                writable=writable,
+                network=not has_own_network,
+                disk_bytes=limits.disk_bytes,
+            )
+        if sandbox.group is not None:
+            self._hold(sandbox, limits)
         acquired = time.monotonic()
         try:
             run = Run(self._loop, sandbox, limits.result_bytes, on_output)
@@ -366,8 +410,10 @@ class JobHost:
                 self._offer(waiter.result())
             raise
 
-    async def _acquire_own(self, share: str | None, writable: Sequence[str]) -> Sandbox:
-        """A sandbox with folders of its own. Made when it is wanted: a folder cannot be put into a prepared one."""
+    async def _acquire_own(
+        self, *, share: str | None, writable: Sequence[str], network: bool, disk_bytes: int
+    ) -> Sandbox:
+        """One with folders or without network. Made when it is wanted: a prepared one cannot be changed any more."""
         while self._control is None or self._is_closing:
             if self._is_closing:
                 raise SandboxUnavailable("the job host is closed")
@@ -378,29 +424,49 @@ class JobHost:
                 "flows with such a folder are under way on this worker."
             )
         wanted_by: asyncio.Future[Sandbox] = self._loop.create_future()
-        self._spawn(wanted_by, share, writable)
+        self._spawn(wanted_by, share=share, writable=writable, network=network, disk_bytes=disk_bytes)
         return self._taken(await wanted_by)
 
     def _spawn(
         self,
         wanted_by: asyncio.Future[Sandbox] | None = None,
+        *,
         share: str | None = None,
         writable: Sequence[str] = (),
+        network: bool = True,
+        disk_bytes: int | None = None,
     ) -> None:
         number, self._next_number = self._next_number, self._next_number + 1
-        self._sandboxes[number] = Sandbox(number, self._loop.create_future(), wanted_by)
+        disk_bytes = self._usual.disk_bytes if disk_bytes is None else disk_bytes
+        sandbox = Sandbox(number, self._loop.create_future(), disk_bytes=disk_bytes, wanted_by=wanted_by)
+        self._sandboxes[number] = sandbox
+        if self._groups is not None:
+            try:
+                sandbox.group = self._groups.take()
+            except OSError as error:
+                self._loop.call_soon(self._on_failed_spawn, number, f"no control group: {error}")
+                return
         request: dict[str, Any] = {"op": "spawn", "id": number}
+        if not network:
+            request["network"] = False
+        if disk_bytes != self._configuration["tmp_bytes"]:
+            request["tmp_bytes"] = disk_bytes
         if share is not None:
             request["share"] = share
         if writable:
             request["writable"] = list(writable)
-        self._tell(request)
+        fds = [] if sandbox.group is None else [*sandbox.group.join_fds, sandbox.group.events_fd]
+        self._tell(request, fds)
 
     def _taken(self, sandbox: Sandbox) -> Sandbox:
         sandbox.is_used = True
         return sandbox
 
     def _offer(self, sandbox: Sandbox) -> None:
+        if sandbox.disk_bytes != self._usual.disk_bytes:
+            sandbox.close()  # it was made before others became usual; it ends by itself
+            self._top_up()
+            return
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -415,6 +481,51 @@ class JobHost:
         while len(self._ready) + self._coming < wanted:
             self._spawn()
             self._coming += 1
+
+    # --- control groups ---
+
+    async def _find_groups(self) -> str:
+        """Use control groups, if there are; returns why not."""
+        try:
+            self._groups = await asyncio.to_thread(
+                lambda: Groups(cgroups.own_place(), _group_limits(self._usual))
+            )
+        except NoGroups as error:
+            return str(error)
+        wanted_by: asyncio.Future[Sandbox] = self._loop.create_future()
+        self._spawn(wanted_by)
+        with contextlib.suppress(SandboxUnavailable):
+            sandbox = await wanted_by
+            until = time.monotonic() + _JOIN_TIMEOUT_S
+            while sandbox.group is not None and sandbox.job is not None and time.monotonic() < until:
+                if sandbox.group.is_joined():
+                    self._offer(sandbox)
+                    return ""
+                if select.select([sandbox.job], [], [], 0)[0]:
+                    break  # the job process says that it cannot, or has ended
+                await asyncio.sleep(0.002)
+            await self._kill(sandbox)
+            sandbox.close()
+        groups, self._groups = self._groups, None
+        await asyncio.to_thread(groups.close)
+        return "the kernel does not let a job's processes into the ones that were made"
+
+    def _hold(self, sandbox: Sandbox, limits: Limits) -> None:
+        """Let `limits` hold for the processes of `sandbox`. Raises SandboxUnavailable."""
+        assert sandbox.group is not None
+        try:
+            sandbox.group.hold_to(_group_limits(limits))
+        except OSError as error:
+            self._tell({"op": "kill", "id": sandbox.number})
+            sandbox.close()
+            raise SandboxUnavailable(f"the job cannot be held to its limits: {error}") from error
+
+    def _give_group_back(self, sandbox: Sandbox) -> None:
+        group, sandbox.group = sandbox.group, None
+        if group is not None and self._groups is not None:
+            self._groups.give_back(group)
+
+    # --- ends ---
 
     async def _kill(self, sandbox: Sandbox) -> None:
         """Have all processes of `sandbox` killed and wait for it, also when cancelled meanwhile."""
@@ -499,19 +610,27 @@ class JobHost:
             await asyncio.to_thread(process.wait)
             return str(hello.get("message")) if isinstance(hello, dict) else "it answered nonsense", None
         self._process, self._control = process, ours
+        self.cuts_network = hello.get("cuts_network") is True
+        self.confinement_reason = _explain_confinement(hello, self._configuration["blocked_networks"])
         self._server_number += 1
         self._is_up.set()
         self._loop.add_reader(ours, self._on_message)
         return None, hello.get("note")
 
-    def _tell(self, message: dict[str, Any]) -> None:
-        if self._control is None:
+    def _tell(self, message: dict[str, Any], fds: Sequence[int] = (), server: int | None = None) -> None:
+        """`fds` go along. `server`: the number of the one it is for, the present one if not said."""
+        server = self._server_number if server is None else server
+        if self._control is None or server != self._server_number:
             return
+        packet = b"M" + json.dumps(message).encode()
         try:
-            self._control.send(b"M" + json.dumps(message).encode())
+            if fds:
+                socket.send_fds(self._control, [packet], fds)
+            else:
+                self._control.send(packet)
         except BlockingIOError:
             # It reads requests as fast as it can; a full socket means hundreds of them wait.
-            self._loop.call_later(0.005, self._tell, message)
+            self._loop.call_later(0.005, self._tell, message, fds, server)
         except OSError:
             pass  # end of file follows
 
@@ -567,6 +686,7 @@ class JobHost:
         sandbox = self._sandboxes.pop(number)
         if not sandbox.gone.done():
             sandbox.gone.set_result(None)
+        self._give_group_back(sandbox)
         if sandbox in self._ready:
             # It died while nobody used it (the kernel short of memory takes jobs first): another one, not at once.
             self._ready.remove(sandbox)
@@ -575,8 +695,11 @@ class JobHost:
 
     def _on_failed_spawn(self, number: int, message: str) -> None:
         logger.error("sandbox not made reason=%s", message)
-        sandbox = self._sandboxes.pop(number)
+        sandbox = self._sandboxes.pop(number, None)
+        if sandbox is None:
+            return  # the server that could not make it has died meanwhile
         sandbox.gone.cancel()
+        self._give_group_back(sandbox)
         if sandbox.wanted_by is not None:
             if not sandbox.wanted_by.done():
                 sandbox.wanted_by.set_exception(SandboxUnavailable(f"no sandbox could be made: {message}"))
@@ -623,6 +746,7 @@ class JobHost:
         for sandbox in sandboxes.values():
             if not sandbox.gone.done():
                 sandbox.gone.set_result(None)
+            self._give_group_back(sandbox)
             if sandbox.wanted_by is not None and not sandbox.wanted_by.done():
                 sandbox.wanted_by.set_exception(SandboxUnavailable(why))
         if self._is_closing:
@@ -686,6 +810,42 @@ def _explain(isolation: Isolation, refusals: Sequence[str], note: str | None) ->
         f"Jobs are not isolated from each other or from this machine ({why or 'namespaces are turned off'}); they can "
         f"read what every local user can" + (f"; {note}." if note else f", and the worker runs as {user}.")
     )
+
+
+def _explain_limits(groups: Groups | None, why_not: str) -> str:
+    if groups is None:
+        return (
+            "Memory is looked at four times a second, and limited for each process; processor time is not limited "
+            f"(no control groups: {why_not})."
+        )
+    missing = [one for one in cgroups.CONTROLLERS if one not in groups.controllers]
+    return (
+        f"Memory is limited by control groups (version {groups.version}: {', '.join(groups.controllers)})"
+        + (f"; not {', '.join(missing)}" if missing else "")
+        + "."
+    )
+
+
+def _explain_confinement(hello: Mapping[str, Any], networks: Sequence[str]) -> str:
+    why = hello.get("calls_note")
+    calls = f"System calls are not filtered ({why})." if why else "System calls are filtered."
+    if not networks:
+        return f"{calls} No networks are kept from jobs: JOB_BLOCKED_NETWORKS is empty."
+    why = hello.get("addresses_note")
+    match hello.get("addresses"):
+        case "kept":
+            return f"{calls} Jobs cannot reach JOB_BLOCKED_NETWORKS."
+        case "refused":
+            return (
+                f"{calls} Jobs are refused JOB_BLOCKED_NETWORKS, but one that changes an address while it is looked at "
+                f"may get through ({why})."
+            )
+        case _:
+            return f"{calls} Jobs can reach JOB_BLOCKED_NETWORKS all the same ({why})."
+
+
+def _group_limits(limits: Limits) -> GroupLimits:
+    return GroupLimits(memory_bytes=limits.memory_bytes, processes=limits.processes, cpus=limits.cpus)
 
 
 def _close_own_proc_files() -> None:

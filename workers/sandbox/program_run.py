@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import json
 import os
 import socket
+import struct
+import termios
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from workers.job_process import packets
+from workers.sandbox.cgroups import Group
 from workers.sandbox.programs import Limits, Program
 
 _READ_BYTES = 65_536
+_FROM_JOB = "REA"  # what a job process says: its result, its error, what the preprocessor returned
 
 
 class Sandbox:
     """One prepared sandbox. `gone` is done when the fork server has buried it."""
 
     def __init__(
-        self, number: int, gone: asyncio.Future[None], wanted_by: asyncio.Future[Sandbox] | None = None
+        self,
+        number: int,
+        gone: asyncio.Future[None],
+        *,
+        disk_bytes: int,
+        wanted_by: asyncio.Future[Sandbox] | None = None,
+        group: Group | None = None,
     ) -> None:
         self.number = number
         self.gone = gone
+        self.disk_bytes = disk_bytes
         self.wanted_by = wanted_by  # made for one program, which waits for it; None: for whichever comes
+        self.group = group  # its control group, which its job's processes are in
         self.log = -1
         self.uid = -1  # of its job
         self.job: socket.socket | None = None
@@ -61,6 +75,7 @@ class Run:
         self._loop = loop
         self._sandbox = sandbox
         self._job, self._guard = sandbox.job, sandbox.guard
+        self._is_held = sandbox.group is not None
         self._on_output = on_output
         self.ended: asyncio.Future[None] = loop.create_future()
         self.memory_kb = 0  # of a session: what its processes took when the guard looked last
@@ -68,7 +83,7 @@ class Run:
         self.report: dict[str, Any] | None = None
         self.setup_error: str | None = None
         self.values: dict[str, bytes] = {}
-        self._from_job = packets.Assembler(self._on_job_value, result_bytes)
+        self._from_job = packets.Assembler(self._on_job_value, result_bytes, once=_FROM_JOB)
         self._from_guard = packets.Assembler(self._on_guard_value, result_bytes)
         loop.add_reader(sandbox.log, self._read_log)
         loop.add_reader(self._job, self._read_packets, self._job, self._from_job)
@@ -91,7 +106,9 @@ class Run:
             "env": dict(program.env),
             "files": dict(program.files),
             "limits": {
-                "memory_bytes": limits.memory_bytes,
+                # Python says where it was when it could get no more. Others are better off without: some reserve
+                # much more than they use.
+                "data_bytes": None if self._is_held and program.python is None else limits.memory_bytes,
                 "processes": limits.processes,
                 "open_files": limits.open_files,
                 "file_bytes": limits.file_bytes,
@@ -103,8 +120,9 @@ class Run:
             "result_files": dict(program.result_files),
             "tells_memory": bool(channel),
         }
-        try:
-            for sock, kind, value in ((self._job, "J", job), (self._guard, "G", guard)):
+        for sock, kind, value in ((self._job, "J", job), (self._guard, "G", guard)):
+            # One of them may have died already. How is about to be known: from the guard, which waits for its limits.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 fds = list(channel) if kind == "J" else []  # they go with the first packet
                 for packet in packets.packets(kind, json.dumps(value).encode()):
                     try:
@@ -115,8 +133,6 @@ class Run:
                             sock.send(packet)
                     except BlockingIOError:
                         await self._loop.sock_sendall(sock, packet)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it died already; how is about to be known
 
     def finish(self) -> None:
         """Read what is left and let go of the sandbox. All its processes have ended."""
@@ -130,9 +146,13 @@ class Run:
         self._sandbox.close()
 
     def read_output(self) -> None:
-        """Pass on what was printed until now."""
-        while self._sandbox.job is not None and self._read_log():
-            pass
+        """Pass on what was printed until now; not what is printed meanwhile, which may have no end."""
+        if self._sandbox.job is None:
+            return
+        waiting = struct.unpack("i", fcntl.ioctl(self._sandbox.log, termios.FIONREAD, bytes(4)))[0]
+        for _ in range(0, waiting, _READ_BYTES):
+            if not self._read_log():
+                break
 
     def _read_log(self) -> bool:
         try:

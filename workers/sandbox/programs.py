@@ -30,13 +30,19 @@ class ProgramTimedOut(Exception):
 class Limits:
     """What one job may use. Bytes unless the name says otherwise."""
 
-    memory_bytes: int = 2 << 30  # of each process (private writable memory), and of all together with /tmp
+    memory_bytes: int = 2 << 30  # of all processes together with /tmp, and of each (private writable memory)
     output_bytes: int = 50 << 20  # of log; the rest is dropped, the job goes on
     result_bytes: int = 500 << 20
     line_bytes: int = 1 << 20  # of one line that means something: the last one of bash, one of a stream
-    processes: int = 512
-    open_files: int = 4096
+    processes: int = 512  # threads count, too
+    open_files: int = 4096  # of each process
     file_bytes: int = 4 << 30  # of one file
+    disk_bytes: int = (
+        1 << 30
+    )  # of /tmp, which holds the working folder; needs a file system view of the job's own
+    cpus: float | None = (
+        None  # processors' worth of time, 0.5 is half of one; needs a control group. None: no limit
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +60,7 @@ class Program:
     # Folders that this program may change, absolute, below the host's `writable_root`; it sees them under this very path.
     # Each is for one program at a time: the job's user owns it meanwhile, we when run() returns (see take_back).
     writable: Sequence[str] = ()
+    network: bool = True  # False: it reaches nothing but itself, at 127.0.0.1. See JobHost.cuts_network
 
 
 @dataclass(frozen=True, kw_only=True)
