@@ -119,7 +119,7 @@ def _no_worker(facts: Facts) -> str:
     if facts.failed_workers:
         return f"{sentence} The init script of {facts.failed_workers} that should failed; the workers page has its log."
     if (entry := _dedicated_entry(facts)) is not None:
-        return f"{sentence} It is dedicated: add {entry} to dedicated_workers of a worker group whose workers are running."
+        return f"{sentence} It is dedicated: add {entry} to dedicated_workers of a worker group with running workers."
     return (
         f"{sentence} Start one with this tag (WORKER_TAGS), add it to a worker group, or choose another tag."
     )

@@ -14,7 +14,9 @@ from jobs.flows import deployed
 from jobs.models import WorkerPing
 from jobs.payloads import Payload
 from tests.browser.site import Person
+from workers import groups as groups_of_workers
 from workspaces import folders, groups, resource_types, resources, tokens, variables
+from workspaces.models import InstanceSetting
 
 PAGES = {
     "home": "",
@@ -49,6 +51,11 @@ PAGES = {
     "users": "users/",
     "workers": "workers/",
     "workers of a group": "workers/?group=gpu",
+    "worker group": "workers/groups/gpu/",
+    "worker group without configuration": "workers/groups/fresh/",
+    "new worker group": "workers/new-group/",
+    "custom tags": "workers/tags/",
+    "new custom tag": "workers/tags/new/",
     "account": "/account/",
     "password": "/account/password/",
     "tokens": "/account/tokens/",
@@ -171,6 +178,20 @@ def filled(ada: Person, member: Callable[..., Person]) -> Person:
             "job_isolation": "none",
             "isolation_note": "No user namespaces here.",
         },
+    )
+    groups_of_workers.update(
+        name="gpu",
+        config={
+            "worker_tags": ["gpu", "python3"],
+            "priority_tags": {"gpu": 50},
+            "env_vars_static": {"API_KEY": "plain_hidden"},
+            "autoscaling": {"enabled": False},
+            "init_bash": "echo hi",
+        },
+        actor=ada.identity,
+    )
+    InstanceSetting.objects.update_or_create(
+        pk="custom_tags", defaults={"value": ["gpu(acme+umbra)", "slow", "team-$workspace"]}
     )
     return ada
 

@@ -80,3 +80,9 @@ def test_members_see_the_tags_of_their_workspace_only(root: Identity) -> None:
     page = browser("ann@example.com").get(PAGE).content
 
     assert b"gpu" in page and b"hush" not in page and b"umbra" not in page
+
+
+def test_the_editor_suggests_the_tags_of_its_workspace(root: Identity) -> None:
+    page = browser("ann@example.com").get("/w/acme/scripts/new/?language=bash").content.decode()
+
+    assert '<option value="gpu">' in page and "hush" not in page
