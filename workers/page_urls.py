@@ -10,6 +10,7 @@ _GROUP = f"{_W}/groups/<str:name>"
 urlpatterns = [
     path(f"{_W}/", workers.workers, name="workers"),
     path(f"{_W}/forget/", workers.forget_workers, name="forget-workers"),
+    path(f"{_W}/alerts/<int:alert_id>/", workers.acknowledge_alert, name="acknowledge-alert"),
     path(f"{_W}/new-group/", groups.new_group, name="new-worker-group"),
     path(f"{_W}/dedicated/", groups.dedicated_entries, name="dedicated-entries"),
     path(f"{_GROUP}/", groups.group, name="worker-group"),

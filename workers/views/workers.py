@@ -5,7 +5,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from workers import dead_workers, worker_list
-from workspaces import pages
+from workspaces import alerts, pages
 from workspaces.access import Caller
 from workspaces.pages import workspace_page
 
@@ -31,6 +31,7 @@ def workers(request: HttpRequest, caller: Caller) -> HttpResponse:
         "base": f"/w/{caller.workspace_id}/",
         "address": request.path + pages.clean_query({"group": chosen}),
         "operates": operates(caller),
+        "alerts": alerts.pending(caller.identity),
         "drawer": None,
         "workspace_id": caller.workspace_id,
     }
@@ -52,3 +53,13 @@ def forget_workers(request: HttpRequest, caller: Caller) -> HttpResponse:
         pages.say(request, said)
         return pages.go(request, reverse("workers", kwargs={"workspace": caller.workspace_id}))
     return pages.toast(pages.trigger(HttpResponse(status=204), "wm-saved"), said)
+
+
+@require_POST
+@workspace_page
+def acknowledge_alert(request: HttpRequest, caller: Caller, alert_id: int) -> HttpResponse:
+    """/w/<workspace>/workers/alerts/<id>/: somebody has seen it."""
+    alerts.acknowledge(caller.identity, alert_id)
+    if not pages.is_fragment(request):
+        return pages.go(request, reverse("workers", kwargs={"workspace": caller.workspace_id}))
+    return pages.toast(pages.trigger(HttpResponse(status=204), "wm-saved"), "Acknowledged")

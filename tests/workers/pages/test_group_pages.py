@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.db.models.functions import Now
 from django.test import Client
 
 from jobs import scripts
@@ -11,7 +12,7 @@ from jobs.models import WorkerPing
 from tests.tenancy import enter, identity, join, make_account, make_workspace, token_for
 from workers import groups
 from workspaces.access import Identity
-from workspaces.models import AuditEntry
+from workspaces.models import Alert, AuditEntry
 
 pytestmark = pytest.mark.django_db
 PAGE = "/w/acme/workers/groups/gpu/"
@@ -268,6 +269,22 @@ def test_scripts_and_flows_that_are_marked_dedicated_are_suggested(root: Identit
     assert suggested("umbra:u/una/inf") == ["umbra:u/una/infer"]
     assert suggested("umbra:flow/u/una/p") == ["umbra:flow/u/una/pipe"]
     assert suggested("acme") == []
+
+
+def test_alerts_are_shown_to_those_who_operate_until_one_of_them_has_seen_them(root: Identity) -> None:
+    alert = Alert.objects.create(
+        kind="too_few_workers", subject="gpu", message="Worker group gpu has no live workers", raised_at=Now()
+    )
+    page, seen = "/w/acme/workers/", f"/w/acme/workers/alerts/{alert.pk}/"
+    ops, dan = browser("ops@example.com"), browser("dan@example.com")
+
+    assert b"Worker group gpu has no live workers" in ops.get(page).content
+    assert b"Worker group gpu has no live workers" not in dan.get(page).content
+    assert dan.post(seen).status_code == 403
+
+    assert ops.post(seen).status_code == 302
+    assert b"Worker group gpu has no live workers" not in ops.get(page).content
+    assert ops.post(f"{seen[:-1]}0/").status_code == 404
 
 
 def test_a_group_with_a_name_of_another_time_is_listed_without_a_page(root: Identity) -> None:

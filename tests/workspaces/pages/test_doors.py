@@ -25,6 +25,7 @@ LISTS = [
     "groups/",
     "users/",
     "workers/",
+    "workers/tags/",
     "runs/",
 ]
 FOR_OPERATORS = ["", "runs/"]
@@ -35,6 +36,7 @@ PARTS = {
     "username": "ada",
     "job_id": "01890000-0000-7000-8000-000000000000",
     "prefix": "abcdefghij",
+    "alert_id": "1",
 }
 
 
@@ -70,7 +72,7 @@ def workspace_addresses() -> Iterator[str]:
     for route in walk(get_resolver().url_patterns, ""):
         address = "/" + route.replace("<str:workspace>", "acme")
         for part, value in PARTS.items():
-            for converter in ("str", "path", "uuid"):
+            for converter in ("str", "path", "uuid", "int"):
                 address = address.replace(f"<{converter}:{part}>", value)
         yield address
 
