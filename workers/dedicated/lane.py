@@ -650,8 +650,9 @@ class Lane:
                 self._feed(script)
 
     async def _put_back_waiting(self) -> None:
-        for script in self._scripts.values():
-            await self._put_back(self._taken_from(script))
+        for script in list(self._scripts.values()):
+            if script.waiting:
+                await self._put_back(self._taken_from(script))
 
     def _taken_from(self, script: Script) -> list[Job]:
         jobs = list(script.waiting)
