@@ -1,4 +1,4 @@
-"""Windows on scripts, flows, jobs, approvals and workers. Actions call the functions that everybody else calls."""
+"""Windows on scripts, flows, jobs and approvals. Actions call the functions that everybody else calls."""
 
 from django.contrib import admin
 from django.db.models import (
@@ -24,7 +24,6 @@ from jobs.models import (
     QueuedJob,
     ResumeEvent,
     Script,
-    WorkerPing,
 )
 from workspaces import audit
 from workspaces.access import Identity
@@ -245,24 +244,3 @@ class CompletedJobAdmin(Window):
             .get()
         )
         return f"{begin}… ({length} characters)" if (length or 0) > SHOWN_RESULT else begin or "null"
-
-
-@admin.register(WorkerPing)
-class WorkerAdmin(Window):
-    """Workers as they last reported."""
-
-    list_display = (
-        "worker",
-        "worker_group",
-        "worker_instance",
-        "state",
-        "ping_at",
-        "slots",
-        "busy_slots",
-        "jobs_executed",
-        "occupancy_rate_5m",
-        "wm_version",
-    )
-    list_filter = ("worker_group", "state")
-    search_fields = ("worker", "worker_instance", "worker_group")
-    ordering = ("-ping_at",)

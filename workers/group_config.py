@@ -59,7 +59,9 @@ class GroupConfig:
     min_alive_workers: int | None = None  # fewer are an alert
     job_limits: AskedLimits = NOTHING
     network: str = ""  # "none": jobs have no network
-    problems: Sequence[str] = ()  # sentences on what it says and cannot be followed: somebody wrote it by hand
+    problems: Sequence[
+        str
+    ] = ()  # sentences on what it says and cannot be followed: somebody wrote it by hand
 
 
 class Difference(NamedTuple):
@@ -125,7 +127,9 @@ def read(config: object) -> GroupConfig:
 
 def difference(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[Difference]:
     """The fields in which two configurations differ, in the order of the form, those that we do not know last."""
-    old, new = old or {}, new or {}
+    # What somebody wrote into the table by hand may be no object.
+    old = old if isinstance(old, Mapping) else {}
+    new = new if isinstance(new, Mapping) else {}
     names = [*FIELDS, *sorted((old.keys() | new.keys()) - FIELDS.keys())]
     return [
         Difference(name, old.get(name), new.get(name), FIELDS[name].effect if name in FIELDS else Effect.NONE)

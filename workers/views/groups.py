@@ -98,7 +98,7 @@ def group(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
         "seen": seen,
         "review": None if change is None else _shown(change),
         "change": change,
-        "history": [_entry(row) for row in groups.history(name=name, actor=caller.identity)],
+        "history": [_entry(row) for row in groups.history(name)],
         "tag_suggestions": worker_list.known_tags(),
         "kept": form.kept,
     }
