@@ -12,6 +12,8 @@ from typing import Any
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
+from workers.networks import BlockedNetworks
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION = "1.819.0"  # the Windmill API level that we speak: clients compare against it
 
@@ -56,8 +58,8 @@ def _positive(name: str, default: int, *, least: int = 1, most: int | None = Non
     return value
 
 
-def _list(name: str) -> list[str]:
-    return [item.strip() for item in env.str(name, default="").split(",") if item.strip()]
+def _list(name: str, default: str = "") -> list[str]:
+    return [item.strip() for item in env.str(name, default=default).split(",") if item.strip()]
 
 
 # --- what this process is ---
@@ -155,6 +157,16 @@ if JOB_ISOLATION not in ("refuse", "warn"):
     _stop(
         f"JOB_ISOLATION is {JOB_ISOLATION!r}; expected refuse (no isolation, no jobs) or warn (run and say so)."
     )
+# Where clouds give out credentials to whoever asks: link-local (AWS, Azure, Google and most others), Alibaba, Oracle.
+JOB_BLOCKED_NETWORKS = _list(
+    "JOB_BLOCKED_NETWORKS", "169.254.0.0/16,fe80::/10,fd00:ec2::254,100.100.100.200,192.0.0.192"
+)
+if len(JOB_BLOCKED_NETWORKS) > 100:
+    _stop(f"JOB_BLOCKED_NETWORKS names {len(JOB_BLOCKED_NETWORKS)} networks; at most 100 can be looked at.")
+try:
+    BlockedNetworks(JOB_BLOCKED_NETWORKS)
+except ValueError as _error:
+    _stop(f"JOB_BLOCKED_NETWORKS: {_error}, with commas between several. Empty: nothing is blocked.")
 JOB_MEMORY_LIMIT_MB = _positive("JOB_MEMORY_LIMIT_MB", 2048, least=32)
 CACHE_MAX_MB = _positive("CACHE_MAX_MB", 10_000)
 INIT_SCRIPT = env.str("INIT_SCRIPT", default="")

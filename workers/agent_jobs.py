@@ -14,6 +14,7 @@ from jobs.queue import JobRequest
 from workers import failures
 from workers.agent_tools import run_agent
 from workers.job_queue import JobQueue
+from workers.networks import BlockedNetworks
 from workers.runner import RunOutcome, RunRequest
 from workers.threads import in_thread
 
@@ -25,8 +26,15 @@ _FIRST_LOOK_S, _LONGEST_PAUSE_S = 0.02, 0.25  # for the result of a tool; a mode
 class AgentJobs:
     """Runs agents. While one waits for a tool its slot is lent to others, so that the tool itself always finds one."""
 
-    def __init__(self, queue: JobQueue, *, lend_slot: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(
+        self,
+        queue: JobQueue,
+        *,
+        lend_slot: Callable[[], AbstractContextManager[None]],
+        blocked: BlockedNetworks,
+    ) -> None:
         self._queue = queue
+        self._blocked = blocked
         self._lend_slot = lend_slot
 
     async def run(self, request: RunRequest) -> RunOutcome:
@@ -47,7 +55,11 @@ class AgentJobs:
         try:
             async with asyncio.timeout(request.timeout_s):
                 return await run_agent(
-                    request, store=self._queue.flow_store, push_tool=push_tool, wait_result=wait_result
+                    request,
+                    store=self._queue.flow_store,
+                    push_tool=push_tool,
+                    wait_result=wait_result,
+                    blocked=self._blocked,
                 )
         except TimeoutError:
             message = f"Job timed out after (>{request.timeout_s:g}s)"

@@ -14,6 +14,7 @@ from jobs.queue import Claim, JobRequest
 from jobs.signatures import infer_schema
 from workers import failures
 from workers.ai_agent import ERROR_NAME, AiAgentRun, PushTool, Tool, WaitResult, tool_name
+from workers.networks import BlockedNetworks
 from workers.runner import RunOutcome, RunRequest
 from workers.threads import in_thread
 from workspaces.errors import BadRequest, DomainError, NotFound
@@ -43,7 +44,12 @@ _KEYWORDS = frozenset(
 
 
 async def run_agent(
-    request: RunRequest, *, store: FlowStore, push_tool: PushTool, wait_result: WaitResult
+    request: RunRequest,
+    *,
+    store: FlowStore,
+    push_tool: PushTool,
+    wait_result: WaitResult,
+    blocked: BlockedNetworks,
 ) -> RunOutcome:
     """Run a claimed job of kind aiagent, whose arguments have been resolved. See AiAgentRun.run.
 
@@ -55,7 +61,7 @@ async def run_agent(
         tools = await load_tools(store, agent, flow, request.claim)
     except DomainError as exc:
         return RunOutcome(False, failures.as_result(ERROR_NAME, exc.message))
-    run = AiAgentRun(tools, is_parallel=agent.parallel)
+    run = AiAgentRun(tools, blocked=blocked, is_parallel=agent.parallel)
     return await run.run(request, push_tool=push_tool, wait_result=wait_result)
 
 

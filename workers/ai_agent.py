@@ -16,6 +16,7 @@ from uuid import UUID
 from jobs.queue import JobRequest
 from workers import failures
 from workers.masking import Masker
+from workers.networks import BlockedNetworks
 from workers.openai_chat import BACKOFF_S, BASE_URLS, Answer, Chat, Provider, ProviderFailed, ToolCall
 from workers.runner import RunOutcome, RunRequest
 from workspaces.errors import DomainError
@@ -49,9 +50,15 @@ class AiAgentRun:
     """Runs one job of kind aiagent."""
 
     def __init__(
-        self, tools: Sequence[Tool], *, is_parallel: bool = False, backoff_s: float = BACKOFF_S
+        self,
+        tools: Sequence[Tool],
+        *,
+        blocked: BlockedNetworks,
+        is_parallel: bool = False,
+        backoff_s: float = BACKOFF_S,
     ) -> None:
-        """`is_parallel`: tools that the model calls together run together."""
+        """`is_parallel`: tools that the model calls together run together. The provider is at no `blocked` address."""
+        self._blocked = blocked
         self._tools = {tool.name: tool for tool in tools}
         self._is_parallel = is_parallel
         self._backoff_s = backoff_s
@@ -69,7 +76,7 @@ class AiAgentRun:
             masker = Masker([settings.provider.api_key])
             async with (
                 asyncio.timeout(request.timeout_s),
-                Chat(settings.provider, backoff_s=self._backoff_s) as chat,
+                Chat(settings.provider, blocked=self._blocked, backoff_s=self._backoff_s) as chat,
             ):
                 talk = _Talk(self._tools, settings, chat, request, push_tool, wait_result, masker)
                 result = await talk.hold(is_parallel=self._is_parallel)

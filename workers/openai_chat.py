@@ -6,8 +6,13 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
+
+from workers.checked_http import CheckedTransport, is_blocked
+from workers.networks import BlockedNetworks
 
 logger = logging.getLogger(__name__)
 
@@ -92,8 +97,14 @@ class Chat:
     """A conversation's way to its provider. Use as an async context manager."""
 
     def __init__(
-        self, provider: Provider, *, read_timeout_s: float = 300.0, backoff_s: float = BACKOFF_S
+        self,
+        provider: Provider,
+        *,
+        blocked: BlockedNetworks,
+        read_timeout_s: float = 300.0,
+        backoff_s: float = BACKOFF_S,
     ) -> None:
+        """`blocked` are addresses that it must not be at, unless a proxy of this machine is on the way."""
         self._provider = provider
         self._backoff_s = backoff_s
         self._url = f"{provider.base_url.rstrip('/')}/chat/completions"
@@ -101,6 +112,7 @@ class Chat:
             headers=provider.headers,
             timeout=httpx.Timeout(30.0, connect=10.0, read=read_timeout_s),
             follow_redirects=False,  # the key is for this address only
+            transport=None if _has_proxy(self._url) else CheckedTransport(blocked),
         )
 
     async def __aenter__(self) -> "Chat":
@@ -143,7 +155,9 @@ class Chat:
                     await attempt.read_stream(response)
                 else:
                     attempt.read_whole(await _read(response))
-        except httpx.ConnectError:
+        except httpx.ConnectError as exc:
+            if is_blocked(exc):
+                raise ProviderFailed(str(exc)) from None
             raise _Retryable(f"cannot connect to {host}") from None
         except httpx.TimeoutException:
             raise _Retryable(f"{host} did not answer in time") from None
@@ -286,6 +300,12 @@ class _Attempt:
             finish_reason=self._finish_reason,
             usage=self._usage,
         )
+
+
+def _has_proxy(url: str) -> bool:
+    """Whether the environment of the worker names a proxy for it."""
+    parts = urlsplit(url)
+    return parts.scheme in getproxies() and not proxy_bypass(parts.hostname or "")
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[str]:

@@ -15,6 +15,7 @@ from workers import cache, preparing
 from workers.dedicated import DedicatedPool, WarmKey, WarmProcess
 from workers.failures import error_as_result
 from workers.logs import JobLog
+from workers.networks import BlockedNetworks
 from workers.runner import RunnerLost, RunOutcome, RunRequest
 from workers.runtime_store import RuntimeStore
 from workers.runtimes import (
@@ -36,7 +37,8 @@ class SandboxRunner:
     """See workers.runner.Runner. `hidden_paths` are folders that no job may see; `warm` sandboxes are kept ready.
 
     `folder` is this worker's own and is removed at the end; `cache_dir` stays, other workers may use it too. A script
-    that has dedicated workers has at most `dedicated_each` warm processes here.
+    that has dedicated workers has at most `dedicated_each` warm processes here. `blocked` are networks
+    that jobs cannot reach.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class SandboxRunner:
         limits: Limits,
         warm: int,
         dedicated_each: int = 1,
+        blocked: BlockedNetworks | None = None,
     ) -> None:
         self._folder = folder
         self._cache_dir = cache_dir
@@ -67,9 +70,16 @@ class SandboxRunner:
             writable_root=cache_dir,
             policy=policy,
             warm=warm,
+            blocked_networks=blocked.spelled if blocked is not None else (),
         )
         self._hosts = HostPool(self._host)
-        site = Site(host=self._host, hosts=self._hosts, tools=available.tools, cache_dir=cache_dir)
+        site = Site(
+            host=self._host,
+            hosts=self._hosts,
+            tools=available.tools,
+            cache_dir=cache_dir,
+            blocked=blocked or BlockedNetworks(),
+        )
         self._executors: dict[str, Executor] = {}
         for runtime in available.runtimes:
             self._executors |= dict.fromkeys(runtime.languages, runtime.make(site))

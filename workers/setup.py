@@ -11,6 +11,7 @@ from jobs import dedicated
 from workers.environment import EnvironmentSource
 from workers.group_config import GroupConfig
 from workers.job_queue import JobQueue, QueueAway
+from workers.networks import BlockedNetworks
 from workers.runner import Runner
 from workers.runtime_store import RuntimeStore
 from workers.runtimes import Limits, look_around
@@ -105,6 +106,7 @@ def options_from_settings(
             else settings.PERIODIC_BASH_SCRIPT_INTERVAL_SECONDS
         ),
         exit_after_jobs=settings.EXIT_AFTER_N_JOBS,
+        blocked=BlockedNetworks(settings.JOB_BLOCKED_NETWORKS),
     )
 
 
@@ -130,6 +132,7 @@ def runner_from_settings(*, worker: str, slots: int, store: RuntimeStore) -> Run
         # One more than run at once: the next job's sandbox is made while the current one runs.
         warm=slots + 1,
         dedicated_each=slots,
+        blocked=BlockedNetworks(settings.JOB_BLOCKED_NETWORKS),
     )
 
 

@@ -94,7 +94,7 @@ class Worker:
             runner=runner,
             flows=self._flows,
             options=self._options,
-            agents=AgentJobs(queue, lend_slot=self._lend_slot),
+            agents=AgentJobs(queue, lend_slot=self._lend_slot, blocked=options.blocked),
             is_draining=lambda: self._draining.is_set() or not self._may_begin(1),
         )
         self._lanes = Lanes(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from workers.environment import EnvironmentSource
 from workers.group_config import GroupConfig
+from workers.networks import BlockedNetworks
 from workers.tags import NATIVE_LANGUAGES
 
 
@@ -40,6 +41,7 @@ class WorkerOptions:
     periodic_script: str = ""
     periodic_interval_s: int | None = None
     exit_after_jobs: int | None = None  # EXIT_AFTER_N_JOBS
+    blocked: BlockedNetworks = field(default_factory=BlockedNetworks)  # JOB_BLOCKED_NETWORKS
 
     def runs(self, language: str) -> bool:
         """Whether jobs in this language may run here; whether they can is for the runner to say."""

@@ -63,6 +63,7 @@ def test_the_poll_interval_grows_with_the_number_of_slots() -> None:
         ({"SECRET_KEY": ""}, "SECRET_KEY is not set."),
         ({"SUPERADMIN_SECRET": "short"}, "SUPERADMIN_SECRET is shorter than 16 characters"),
         ({"ZOMBIE_JOB_TIMEOUT": "6"}, "the timeout must be at least twice the heartbeat"),
+        ({"JOB_BLOCKED_NETWORKS": "10.0.0.0/8, metadata"}, "JOB_BLOCKED_NETWORKS: 'metadata' is no network"),
         ({"JOB_ISOLATION": "maybe"}, "JOB_ISOLATION is 'maybe'; expected refuse"),
     ],
 )

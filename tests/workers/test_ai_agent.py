@@ -11,6 +11,7 @@ import pytest
 from jobs.queue import Claim, JobRequest
 from tests.workers.chat_server import ChatServer, Reply, chat_server, says, streams
 from workers.ai_agent import MAX_RESULT_CHARS, AiAgentRun, Tool, tool_name
+from workers.networks import BlockedNetworks
 from workers.runner import RunOutcome, RunRequest
 from workspaces.errors import BadRequest
 
@@ -121,6 +122,7 @@ async def run(
     log: PlainLog | None = None,
     timeout_s: float = 20,
     is_parallel: bool = False,
+    blocked: BlockedNetworks | None = None,
 ) -> RunOutcome:
     tools = tools or Tools()
     request = RunRequest(
@@ -131,7 +133,9 @@ async def run(
         log=log or PlainLog(),  # type: ignore[arg-type]
         report_memory=lambda _: None,
     )
-    agent = AiAgentRun(offered or [], is_parallel=is_parallel, backoff_s=0.01)
+    agent = AiAgentRun(
+        offered or [], blocked=blocked or BlockedNetworks(), is_parallel=is_parallel, backoff_s=0.01
+    )
     return await agent.run(request, push_tool=tools.push, wait_result=tools.wait)
 
 
@@ -484,3 +488,11 @@ def test_names_of_tools_suit_models_and_are_unique() -> None:
     ]
 
     assert names == ["Get_the_weather", "get_weather", "get_weather_2", "tool", "tool_2"]
+
+
+async def test_a_provider_at_a_blocked_address_is_not_asked() -> None:
+    async with chat_server(says("credentials")) as server:
+        outcome = await run(inputs(server), blocked=BlockedNetworks(["127.0.0.0/8"]))
+
+    assert "127.0.0.1 cannot be reached from jobs: 127.0.0.0/8" in error_of(outcome)
+    assert server.requests == []

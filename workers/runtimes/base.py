@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from jobs.dependencies import WantedFiles
+from workers.networks import BlockedNetworks
 from workers.runtimes.tools import Tool
 from workers.sandbox import HostPool, JobHost, Limits, Program, SandboxUnavailable
 
@@ -64,6 +65,8 @@ class Site:
     tools: Mapping[
         str, Tool
     ]  # by ToolSpec.name; those of the runtime are there, or it would not have been made
+    # For what runs in the worker itself: where it must not connect for a job.
+    blocked: BlockedNetworks = field(default_factory=BlockedNetworks, kw_only=True)
     # Survives jobs and restarts, shared by the workers of this machine. Each runtime has a folder of its own in it.
     # Jobs see all of it read-only, but cannot list its top: names in it must tell nothing and be hard to guess.
     cache_dir: Path

@@ -18,6 +18,7 @@ from graphql import GraphQLError, OperationDefinitionNode, parse
 
 from jobs.signatures.graphql import API
 from jobs.signatures.signature import FUNCTION_CALL
+from workers.checked_http import CheckedTransport
 from workers.runtimes import failures, results
 from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
 
@@ -34,6 +35,7 @@ class Graphql:
     default_tag = "graphql"
 
     def __init__(self, site: Site) -> None:
+        self._blocked = site.blocked
         self._client: httpx.AsyncClient | None = None
 
     async def run(self, execution: Execution, log: LogSink) -> Outcome:
@@ -66,6 +68,7 @@ class Graphql:
                 timeout=httpx.Timeout(None, connect=_CONNECT_S),
                 follow_redirects=False,
                 trust_env=False,
+                transport=CheckedTransport(self._blocked),
                 cookies=CookieJar(
                     DefaultCookiePolicy(allowed_domains=[])
                 ),  # they would be the next job's as well

@@ -23,6 +23,7 @@ import pymysql  # type: ignore[import-untyped]
 from pymysql.constants import SERVER_STATUS  # type: ignore[import-untyped]
 from pymysql.cursors import SSCursor  # type: ignore[import-untyped]
 
+from workers.networks import BlockedNetworks
 from workers.runtimes import failures
 from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site
 from workers.runtimes.sql.collecting import ResultWriter
@@ -61,6 +62,7 @@ class Mysql:
     default_tag = "mysql"
 
     def __init__(self, site: Site) -> None:
+        self._blocked = site.blocked
         self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="mysql")
 
     async def run(self, execution: Execution, log: LogSink) -> Outcome:
@@ -72,7 +74,7 @@ class Mysql:
         writer = ResultWriter(
             job.collection, statement_count=len(job.statements), limit=execution.limits.result_bytes
         )
-        session = _Session(target)
+        session = _Session(target, self._blocked)
         running = asyncio.get_running_loop().run_in_executor(self._threads, session.run, job, writer)
         try:
             async with asyncio.timeout(execution.timeout_s):
@@ -109,9 +111,10 @@ def _look_away(ended: asyncio.Future[Any]) -> None:
 class _Session:
     """One connection, used in one thread; `kill_on_server` and `cut` are called from others."""
 
-    def __init__(self, target: _Target) -> None:
+    def __init__(self, target: _Target, blocked: BlockedNetworks) -> None:
         self.is_stopping = False
         self._target = target
+        self._blocked = blocked
         self._thread_id: int | None = None  # of the connection, on the server
         self._socket: socket.socket | None = None  # a second handle of it
         self._lock = threading.Lock()
@@ -144,7 +147,7 @@ class _Session:
         if self._thread_id is None:
             return
         try:
-            with _open(self._target, _connected_socket(self._target, _STOP_S)) as other:
+            with _open(self._target, self._connected_socket(_STOP_S)) as other:
                 other.query(f"KILL QUERY {self._thread_id}")
         except (pymysql.MySQLError, OSError) as error:
             logger.warning("could not kill a statement on %s: %s", self._target.address, error)
@@ -170,7 +173,7 @@ class _Session:
         giving_up.daemon = True
         giving_up.start()
         try:
-            ours = _connected_socket(self._target, CONNECT_S)
+            ours = self._connected_socket(CONNECT_S)
             with self._lock:
                 self._socket = socket.socket(fileno=os.dup(ours.fileno()))
             if self.is_stopping:
@@ -181,6 +184,21 @@ class _Session:
             raise _cannot_connect(self._target, _message(error)) from None
         finally:
             giving_up.cancel()
+
+    def _connected_socket(self, timeout_s: float) -> socket.socket:
+        """To one of the addresses that were looked at. Raises OSError."""
+        addresses = self._blocked.resolve_here(self._target.host, self._target.port)
+        for address in addresses:
+            try:
+                ours = socket.create_connection((address, self._target.port), timeout_s)
+            except OSError:
+                if address == addresses[-1]:
+                    raise
+                continue
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return ours
+        raise OSError(f"{self._target.host} has no address")
 
     def _execute(
         self, connection: Connection, statement: Statement, job: SqlJob, writer: ResultWriter | None
@@ -219,13 +237,6 @@ def _abandon(cursor: Any) -> None:
     """Else PyMySQL reads the rest of the result when it is collected, from a connection that may be gone."""
     if cursor._result is not None:
         cursor._result.unbuffered_active = False
-
-
-def _connected_socket(target: _Target, timeout_s: float) -> socket.socket:
-    ours = socket.create_connection((target.host, target.port), timeout_s)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return ours
 
 
 def _open(target: _Target, over: socket.socket) -> Connection:

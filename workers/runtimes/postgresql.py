@@ -36,6 +36,7 @@ class Postgresql:
     default_tag = "postgresql"
 
     def __init__(self, site: Site) -> None:
+        self._blocked = site.blocked
         self._pool = PostgresPool()
         self._adapters = adapters()
 
@@ -51,7 +52,8 @@ class Postgresql:
             async with (
                 asyncio.timeout(execution.timeout_s),
                 self._pool.connection(
-                    (execution.workspace_id, target.key), lambda: connected(target, self._adapters)
+                    (execution.workspace_id, target.key),
+                    lambda: connected(target, self._adapters, self._blocked),
                 ) as connection,
             ):
                 await _execute(connection, calls, writer, log, target, job)

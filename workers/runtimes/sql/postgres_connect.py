@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import socket
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 import psycopg
 from psycopg.adapt import AdaptersMap
 
+from workers.networks import BlockedNetworks
 from workers.runtimes.base import ExecutionFailed
 from workers.runtimes.sql.resources import CONNECT_S, bad_resource, host_of, port_of, text_of
 
@@ -65,17 +67,25 @@ def target_of(resource: Mapping[str, Any]) -> Target:
     )
 
 
-async def connected(target: Target, adapters: AdaptersMap) -> psycopg.AsyncConnection[Any]:
-    """A new connection in autocommit mode. Raises ExecutionFailed that names the host and never the password."""
+async def connected(
+    target: Target, adapters: AdaptersMap, blocked: BlockedNetworks
+) -> psycopg.AsyncConnection[Any]:
+    """A new connection in autocommit mode, to no address of `blocked`.
+
+    Raises ExecutionFailed that names the host and never the password.
+    """
     certificate = await _certificate_file(target)
     try:
+        addresses = await _addresses(target, blocked)
         return await psycopg.AsyncConnection.connect(
             "",
             autocommit=True,
             prepare_threshold=None,  # a pooler on the way may not know what was prepared
             context=adapters,
-            host=target.host,
-            port=target.port,
+            # One of each for every address: libpq tries them in turn.
+            host=",".join([target.host] * len(addresses)),
+            hostaddr=",".join(addresses),
+            port=",".join([str(target.port)] * len(addresses)),
             user=target.user,
             password=target.password,
             dbname=target.dbname,
@@ -108,6 +118,14 @@ async def connected(target: Target, adapters: AdaptersMap) -> psycopg.AsyncConne
     finally:
         if certificate:
             os.unlink(certificate)
+
+
+async def _addresses(target: Target, blocked: BlockedNetworks) -> list[str]:
+    """Raises OSError."""
+    try:
+        return await blocked.resolve(target.host, target.port)
+    except socket.gaierror as error:
+        raise OSError(f"failed to resolve host {target.host!r}: {error}") from error
 
 
 async def _certificate_file(target: Target) -> str | None:
