@@ -19,6 +19,7 @@ from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, 
 from workers.runtimes.javascript import call, npm_failures, npm_lock, outcome
 from workers.runtimes.javascript.npm import QUIET, REGISTRY_TIMEOUT_S, Npm
 from workers.runtimes.javascript.npm_lock import NpmLock, WrongPackages
+from workers.runtimes.javascript.spares import Spares
 from workers.runtimes.program_runs import run_program
 from workers.runtimes.tool_runs import run_tool
 from workers.runtimes.tools import ToolSpec
@@ -33,6 +34,7 @@ BUN = ToolSpec(
 
 _FORMAT = 1  # of a prepared folder: a change of how it is made makes all of them anew
 _BUNDLE_TIMEOUT_S = 120.0
+_OF_JOBS = "WM_"  # variables that differ from job to job begin so
 _BUNDLE = "bundle.js"
 # Never from the network while a job runs; packages of its lock are there.
 _RUN = ("--no-install",)
@@ -57,12 +59,19 @@ class Bun:
         self._bun = site.tools[BUN.name]
         self._npm = Npm(site, self._bun, registry_timeout_s=registry_timeout_s)
         self._prepared = Cache(site.cache_dir / "bun-scripts")
+        self.spares = Spares(site.host)
 
     async def run(self, execution: Execution, log: LogSink) -> Outcome:
         """See Executor.run. Result conventions: javascript/wrapper.mjs."""
         async with self._placed(execution, log) as placed:
+            if placed.can_wait and execution.share is None:
+                return await self._run_in_spare(execution, log, placed)
             wrapper = call.wrapper(execution, module=placed.module, folder=placed.folder)
             return await self._run(execution, log, placed, wrapper)
+
+    async def close(self) -> None:
+        """See Closing.close."""
+        await self.spares.close()
 
     @asynccontextmanager
     async def warm(self, execution: Execution, log: LogSink) -> AsyncIterator[WarmProgram]:
@@ -89,13 +98,15 @@ class Bun:
             if execution.imports:
                 files["tsconfig.json"] = _TSCONFIG
             module = f"./{call.source_path(execution.script_path)}"
-            yield _Placed(argv=[str(self._bun.path), *_RUN], module=module, files=files)
+            argv = [str(self._bun.path), *_RUN]
+            # Bun looks for tsconfig.json when it starts.
+            yield _Placed(argv=argv, module=module, files=files, can_wait=not execution.imports)
             return
         async with AsyncExitStack() as kept:
             modules = None
             if lock is not None:
                 modules = await kept.enter_async_context(
-                    self._npm.installed(lock, execution.registries, limits=execution.limits, log=log)
+                    self._npm.installed(lock, execution.registries, limits=execution.tool_limits, log=log)
                 )
             script = _Script(execution, lock, modules, is_node=is_node)
             folder = await kept.enter_async_context(
@@ -104,7 +115,7 @@ class Bun:
             bundle = folder / _BUNDLE
             source = bundle if bundle.exists() else folder / call.source_path(execution.script_path)
             argv = ["node", "--enable-source-maps"] if is_node else [str(self._bun.path), *_RUN]
-            yield _Placed(argv=argv, module=str(source), folder=str(folder))
+            yield _Placed(argv=argv, module=str(source), folder=str(folder), can_wait=not is_node)
 
     async def resolve(self, execution: Execution, log: LogSink) -> str:
         """See Resolver.resolve."""
@@ -125,7 +136,7 @@ class Bun:
         """See Installer.install."""
         lock = self._lock(execution)
         if lock is not None:
-            async with self._npm.installed(lock, execution.registries, limits=execution.limits, log=log):
+            async with self._npm.installed(lock, execution.registries, limits=execution.tool_limits, log=log):
                 pass
 
     def _lock(self, execution: Execution) -> NpmLock | None:
@@ -138,10 +149,34 @@ class Bun:
         return Program(
             env={**QUIET, **execution.env},
             share=execution.share,
+            network=execution.network,
             files={**placed.files, call.WRAPPER: wrapper},
             argv=[*placed.argv, call.WRAPPER],
             result_files=call.RESULT_FILES,
         )
+
+    async def _run_in_spare(self, execution: Execution, log: LogSink, placed: _Placed) -> Outcome:
+        """Run it in a process that waits already, if there is one; and have one for the next."""
+        env = {**QUIET, **execution.env}
+        own = {name: value for name, value in env.items() if name.startswith(_OF_JOBS)}
+        waiting = Program(
+            env={name: value for name, value in env.items() if name not in own},
+            files={call.WRAPPER: call.WAITING},
+            argv=[*placed.argv, call.WRAPPER],
+            result_files=call.RESULT_FILES,
+        )
+        self.spares.begun()
+        try:
+            spare = self.spares.take(waiting, execution.limits)
+            if spare is None:
+                wrapper = call.wrapper(execution, module=placed.module, folder=placed.folder)
+                return await self._run(execution, log, placed, wrapper)
+            job = call.job(execution, module=placed.module, folder=placed.folder)
+            spare.give({"job": job, "env": own, "files": placed.files})
+            ended, pump = await run_program(spare, waiting, execution, log)
+            return await outcome.of(ended, execution, pump.last_lines)
+        finally:
+            self.spares.ended(waiting, execution.limits)
 
     async def _run(self, execution: Execution, log: LogSink, placed: _Placed, wrapper: str) -> Outcome:
         program = self._program(execution, placed, wrapper)
@@ -201,7 +236,7 @@ class Bun:
                 ],
                 env=QUIET,
                 writable=[folder],
-                limits=execution.limits,
+                limits=execution.tool_limits,
                 timeout_s=_BUNDLE_TIMEOUT_S,
             )
             problem = ended.output if ended.exit_code != 0 else ""
@@ -225,6 +260,7 @@ class _Placed:
     module: str  # as the program imports it
     files: Mapping[str, str] = field(default_factory=dict)  # of the job's folder, text by path
     folder: str = ""  # where the script and its packages lie, when that is not the job's folder
+    can_wait: bool  # whether a process that was started before can run it
 
 
 class _Script:

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Protocol
+
 from workers.runtimes import failures
 from workers.runtimes.base import Execution, LogSink
 from workers.runtimes.output import OutputPump
-from workers.sandbox import Ended, JobHost, Program, ProgramTimedOut
+from workers.sandbox import Ended, Limits, Program, ProgramTimedOut
+
+
+class ProgramHost(Protocol):
+    """What runs a program: a JobHost, or one process of it that waits for this one."""
+
+    async def run(
+        self,
+        program: Program,
+        *,
+        limits: Limits,
+        on_output: Callable[[bytes], None],
+        timeout_s: float | None = None,
+    ) -> Ended:
+        """See JobHost.run."""
+        ...
 
 
 async def run_program(
-    host: JobHost, program: Program, execution: Execution, log: LogSink
+    host: ProgramHost, program: Program, execution: Execution, log: LogSink
 ) -> tuple[Ended, OutputPump]:
     """How it ended, and what is remembered of its output, all of which went to `log`.
 

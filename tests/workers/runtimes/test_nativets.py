@@ -3,6 +3,8 @@ import pytest
 from tests.workers.job_runs import Jobs
 from tests.workers.runtimes.test_bun import registry, script
 
+pytestmark = pytest.mark.usefixtures("bun_process")
+
 
 @pytest.mark.parametrize("language", ["nativets", "bunnative"])
 def test_scripts_use_the_interfaces_of_the_web(jobs: Jobs, language: str) -> None:

@@ -22,19 +22,28 @@ WRAPPER = "wrapper.mjs"
 RESULT_FILES = {"R": ".result.json", "E": ".error.json", "A": ".preprocessed.json"}
 LANGUAGES = frozenset({"bun", "bunnative", "nativets", "deno"})
 
-# Programs that call scripts, JOB in them is what they are to do.
-_ONCE, _AGAIN = (
-    "\n".join(
-        (Path(__file__).parent / part).read_text(encoding="utf-8") for part in ("calling.mjs", f"{way}.mjs")
-    )
-    for way in ("wrapper", "serving")
-)
+_JOB = "JSON.parse(JOB)"  # what a program is to do
+
+
+def _program(*parts: str) -> str:
+    texts = (Path(__file__).parent / f"{part}.mjs" for part in ("calling", *parts))
+    return "\n".join(text.read_text(encoding="utf-8") for text in texts)
+
+
+_ONCE, _AGAIN = _program("wrapper"), _program("serving")
+# The text of a WRAPPER for which there is no job yet: see prepared.mjs.
+WAITING = _program("prepared", "wrapper").replace(_JOB, "nextJob()", 1)
 _PREPROCESSOR = "preprocessor"
 _MOST_REMEMBERED = 50_000  # characters of code whose signature is kept
 
 
 def wrapper(execution: Execution, *, module: str, folder: str = "") -> str:
-    """The text of WRAPPER that calls the execution's function.
+    """The text of WRAPPER that calls the execution's function. See `job`."""
+    return _told(_ONCE, job(execution, module=module, folder=folder))
+
+
+def job(execution: Execution, *, module: str, folder: str = "") -> dict[str, Any]:
+    """What wrapper.mjs is to do.
 
     `module` is the script as the wrapper imports it; `folder` where it and its packages lie, when that is not the job's
     folder: neither is shown in the stacks of errors.
@@ -45,7 +54,7 @@ def wrapper(execution: Execution, *, module: str, folder: str = "") -> str:
         if key != ENTRYPOINT_OVERRIDE and value != FUNCTION_CALL
     }
     entrypoint = str(execution.args.get(ENTRYPOINT_OVERRIDE) or execution.entrypoint)
-    job = {
+    return {
         "module": module,
         "folder": folder,
         "file": source_path(execution.script_path),
@@ -53,12 +62,11 @@ def wrapper(execution: Execution, *, module: str, folder: str = "") -> str:
         "main": function(execution.code, entrypoint),
         "preprocessor": function(execution.code, _PREPROCESSOR) if execution.preprocess else None,
     }
-    return _told(_ONCE, job)
 
 
 def server(execution: Execution, *, module: str, folder: str = "", mark: str) -> str:
     """The text of WRAPPER that loads the execution's script and then takes calls, see serving.mjs; the rest as above."""
-    job = {
+    told = {
         "module": module,
         "folder": folder,
         "file": source_path(execution.script_path),
@@ -66,12 +74,12 @@ def server(execution: Execution, *, module: str, folder: str = "", mark: str) ->
         "resultBytes": execution.limits.result_bytes,
         "cannotAnswer": CANNOT_ANSWER,
     }
-    return _told(_AGAIN, job)
+    return _told(_AGAIN, told)
 
 
-def _told(program: str, job: Mapping[str, Any]) -> str:
+def _told(program: str, what: Mapping[str, Any]) -> str:
     # JSON in a JavaScript text: as an object literal a key __proto__ would mean something else.
-    return program.replace("JSON.parse(JOB)", f"JSON.parse({json.dumps(json.dumps(job))})", 1)
+    return program.replace(_JOB, f"JSON.parse({json.dumps(json.dumps(what))})", 1)
 
 
 def sources(execution: Execution, *, written: Callable[[str], str] = without_versions) -> dict[str, str]:

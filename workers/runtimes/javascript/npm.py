@@ -56,7 +56,7 @@ class Npm:
             env=self._environment("node_modules/.cache"),
             files={"package.json": package_json, ".npmrc": npmrc(registries)},
             result_files={"L": "bun.lock"},
-            limits=execution.limits,
+            limits=execution.tool_limits,
             timeout_s=_RESOLVE_TIMEOUT_S,
         )
         found = ended.values.get("L")

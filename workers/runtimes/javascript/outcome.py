@@ -55,8 +55,8 @@ async def _result(ended: Ended, execution: Execution, last_lines: str) -> str:
     limits = execution.limits
     if ended.over_memory:
         raise failures.killed(ended, limits) or AssertionError
-    if "E" in ended.values:
-        raise ExecutionFailed(readable(results.error_object(ended.values["E"]), execution))
+    if ended.values.get("E"):  # empty: there was no room for it on the disk
+        raise ExecutionFailed(readable(results.error_object(ended.values["E"]), execution, ended.peak_kb))
     if "R" in ended.overflowed:
         raise results.result_too_large(
             limits.result_bytes + 1, limits.result_bytes, mem_peak_kb=ended.peak_kb
@@ -68,7 +68,9 @@ async def _result(ended: Ended, execution: Execution, last_lines: str) -> str:
     told = f", last log lines:\n{last_lines}" if last_lines else ""
     could_not_start = ended.exit_code == -signal.SIGABRT and limits.memory_bytes < _START_BYTES
     if could_not_start or _OUT_OF_MEMORY.search(last_lines):
-        raise ExecutionFailed({"name": "ExecutionErr", "message": f"{_needs_memory(execution)}{told}"})
+        raise ExecutionFailed(
+            {"name": "ExecutionErr", "message": f"{failures.needs_memory(limits, ended.peak_kb)}{told}"}
+        )
     killed = failures.killed(ended, limits, last_lines)
     if killed is not None:
         raise killed
@@ -79,11 +81,11 @@ async def _result(ended: Ended, execution: Execution, last_lines: str) -> str:
     raise ExecutionFailed({"name": "ExecutionErr", "message": message})
 
 
-def readable(told: Mapping[str, Any], execution: Execution) -> dict[str, Any]:
-    """The error as JavaScript told it, in the words and places of the script's author."""
+def readable(told: Mapping[str, Any], execution: Execution, peak_kb: int | None = None) -> dict[str, Any]:
+    """The error as JavaScript told it, in the words and places of the script's author. `peak_kb`: of its memory."""
     inner = told.get("errors")
     if isinstance(inner, list) and inner and isinstance(inner[0], dict):
-        first = readable({"name": "Error", "message": "", **inner[0]}, execution)
+        first = readable({"name": "Error", "message": "", **inner[0]}, execution, peak_kb)
         others = f" (and {len(inner) - 1} more errors)" if len(inner) > 1 else ""
         return {**first, "message": first["message"] + others}
     name, message = str(told["name"]), str(told["message"])
@@ -93,7 +95,7 @@ def readable(told: Mapping[str, Any], execution: Execution) -> dict[str, Any]:
     if name == "ResolveMessage" or (name == "TypeError" and _NOT_FOUND.match(message)):
         return _not_found(message, stack)
     if name == "RangeError" and _OUT_OF_MEMORY.search(message):
-        message = _needs_memory(execution)
+        message = failures.needs_memory(execution.limits, peak_kb)
     extra = {"extra": told["extra"]} if isinstance(told.get("extra"), dict) else {}
     return {"name": name, "message": message, "stack": stack, **extra}
 
@@ -139,7 +141,3 @@ def _not_found(message: str, stack: str) -> dict[str, Any]:
             "Deploy it again, or add the package to the package.json that it names"
         )
     return {"name": "ModuleNotFound", "message": problem, "stack": ""}
-
-
-def _needs_memory(execution: Execution) -> str:
-    return f"The job asked for more memory than it may use (limit {execution.limits.memory_bytes >> 20} MiB)"
