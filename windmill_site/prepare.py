@@ -18,6 +18,7 @@ OLDEST_SERVER = 14
 WAIT_S = 60.0  # a database that starts together with us (compose, Kubernetes) gets this long
 # Any number of servers may start at once; this advisory lock lets one migrate while the others wait.
 _MIGRATION_LOCK = 0x57494E444D494C4C
+_LOCK_POLL_S = 0.2
 
 
 def main() -> int:
@@ -75,14 +76,15 @@ def _migrate(connection: psycopg.Connection) -> dict[str, object]:
     from workspaces.accounts import bootstrap
     from workspaces.models import Account
 
-    # The lock lives in a transaction, so a killed process gives it back; migrate uses connections of its own.
-    with connection.transaction():
-        connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", [_MIGRATION_LOCK])
-        applied = _unapplied_count()
-        if applied:
-            call_command("migrate", interactive=False, verbosity=0)
-        email, _made = bootstrap()
+    # The lock is that of a connection, so a killed process gives it back; migrate uses connections of its own. It is not
+    # that of a transaction, and who waits for it asks again and again: CREATE INDEX CONCURRENTLY waits for every
+    # transaction and statement that is under way, and would wait for these for ever.
+    while connection.execute("SELECT pg_try_advisory_lock(%s)", [_MIGRATION_LOCK]).fetchone() != (True,):
+        time.sleep(_LOCK_POLL_S)
+    applied = _unapplied_count()
+    if applied:
+        call_command("migrate", interactive=False, verbosity=0)
+    email, _made = bootstrap()
     return {
         "applied": applied,
         "superadmin": email,
