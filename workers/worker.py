@@ -353,7 +353,8 @@ class Worker:
                     may_hold_unknown_jobs = False
                 free = self._may_begin(free)
                 tags = [tag for tag in self.options.tags if tag not in self._lanes.tags]
-                claims = await self._queue.claim(tags=tags, limit=free) if tags else []
+                ranks = self.options.priority_tags
+                claims = await self._queue.claim(tags=tags, limit=free, ranks=ranks) if tags else []
             except QueueAway as exc:
                 may_hold_unknown_jobs = may_hold_unknown_jobs or exc.outcome_unknown
                 continue  # the queue itself waits between attempts

@@ -257,6 +257,22 @@ def test_a_worker_shows_itself(start_worker: Start, make_job: Make, wait_until: 
     assert row.occupancy_rate == 0
 
 
+def test_tags_with_a_priority_come_first_whatever_the_priority_of_the_jobs(
+    start_worker: Start, make_job: Make, finished: Any
+) -> None:
+    jobs = [
+        make_job(raw_code="return 1", priority=100),
+        make_job(raw_code="return 2", tag="bash", language="bash"),
+        make_job(raw_code="return 3", tag="gpu"),
+    ]
+
+    worker = start_worker(tags=["python3", "bash", "gpu"], priority_tags={"gpu": 2, "bash": 1}, slots=1)
+
+    for job in jobs:
+        finished(job)
+    assert [request.claim.id for request in worker.runner.requests] == jobs[::-1]
+
+
 def test_an_init_script_runs_before_the_first_job(
     start_worker: Start, make_job: Make, finished: Any, tmp_path: Any
 ) -> None:
