@@ -59,9 +59,8 @@ class GroupConfig:
     min_alive_workers: int | None = None  # fewer are an alert
     job_limits: AskedLimits = NOTHING
     network: str = ""  # "none": jobs have no network
-    problems: Sequence[
-        str
-    ] = ()  # sentences on what it says and cannot be followed: somebody wrote it by hand
+    # Sentences on what it says and cannot be followed: somebody wrote it by hand.
+    problems: Sequence[str] = ()
 
 
 class Difference(NamedTuple):

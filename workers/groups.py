@@ -173,10 +173,9 @@ def history(name: str, *, limit: int = 50) -> list[AuditEntry]:
 
     Whoever shows them decides who may see them.
     """
+    # In this order the partial index audit_worker_config_idx has them, between millions of job entries.
     rows = AuditEntry.objects.filter(
-        workspace_id=audit.INSTANCE,
-        resource=PREFIX + name,
-        operation__in=("worker_config.update", "worker_config.delete"),
+        resource=PREFIX + name, operation__in=["worker_config.update", "worker_config.delete"]
     )
     return list(rows.order_by("-id")[:limit])
 

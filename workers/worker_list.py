@@ -103,6 +103,7 @@ class TagQueue:
     scheduled: int
     oldest_at: datetime | None  # when the one that waits longest could have started
     workers: int = 0  # live workers that take this tag
+    is_dedicated: bool = False  # it is the name of a script or flow that has a dedicated worker
     missing: str = ""  # of the tag of a language: the tool that no live worker has
     install: str = ""  # how to get it
 
@@ -248,6 +249,13 @@ def _queue_by_tag(workspace_id: str | None) -> list[TagQueue]:
             {"workspace_id": workspace_id, "limit": _MOST_TAGS},
         )
         return [
-            TagQueue(tag=tag, waiting=waiting, running=running, scheduled=scheduled, oldest_at=oldest_at)
+            TagQueue(
+                tag=tag,
+                waiting=waiting,
+                running=running,
+                scheduled=scheduled,
+                oldest_at=oldest_at,
+                is_dedicated=dedicated.is_entry(tag),
+            )
             for tag, waiting, running, scheduled, oldest_at in cursor.fetchall()
         ]

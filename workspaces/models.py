@@ -329,6 +329,12 @@ class AuditEntry(models.Model):
                 name="audit_login_failure_idx",
                 condition=models.Q(operation="users.login_failure"),
             ),
+            # The history of a worker group, on its page.
+            models.Index(
+                fields=["resource", "-id"],
+                name="audit_worker_config_idx",
+                condition=models.Q(operation__in=["worker_config.update", "worker_config.delete"]),
+            ),
         ]
 
     def __str__(self) -> str:

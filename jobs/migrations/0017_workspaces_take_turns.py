@@ -12,6 +12,8 @@ class Migration(migrations.Migration):
 
     dependencies: ClassVar = [("jobs", "0016_workers_say_more")]
     operations: ClassVar[list[Any]] = [
+        # What a start that was interrupted has left would be in the way of every later one.
+        migrations.RunSQL("DROP INDEX CONCURRENTLY IF EXISTS queue_turns_idx", migrations.RunSQL.noop),
         AddIndexConcurrently(
             "queuedjob",
             models.Index(
