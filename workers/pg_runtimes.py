@@ -4,12 +4,16 @@ A dependency job sees dependency files as they are when it runs: it was queued b
 deployed brings along what counts instead of what is deployed (jobs.dependency_runs.StandIns).
 """
 
+import asyncio
+import contextlib
+import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from django.db import InterfaceError, OperationalError
 from django.db.models.functions import Now
 
 from jobs import scripts, temporary_code
@@ -21,7 +25,10 @@ from jobs.queue import Claim
 from workers.arguments import caller_of
 from workers.runtimes.base import ExecutionFailed, Imported, Registries
 from workers.threads import in_thread
+from workspaces.job_limits import NOTHING, SETTING, AskedLimits, limits_from_json
 from workspaces.models import InstanceSetting
+
+logger = logging.getLogger(__name__)
 
 LOCK_AGE = timedelta(
     days=3
@@ -49,6 +56,9 @@ class PgRuntimeStore:
         self._registries: Registries | None = None
         self._read_at = 0.0
         self._files: dict[tuple[str, str], tuple[float, WantedFiles]] = {}  # by workspace and language
+        self._limits: AskedLimits | None = None
+        self._limits_read_at = 0.0
+        self._reading_limits: asyncio.Task[None] | None = None
 
     async def imported(self, claim: Claim, paths: Sequence[str]) -> dict[str, Imported]:
         return await in_thread(_imported, claim, paths)
@@ -71,6 +81,28 @@ class PgRuntimeStore:
             self._registries = await in_thread(_registries, self._environ)
             self._read_at = time.monotonic()
         return self._registries
+
+    async def job_limits(self) -> AskedLimits:
+        # Every job asks: only the first one waits for the answer.
+        if self._limits is None:
+            await self._read_limits()
+            return self._limits or NOTHING
+        if time.monotonic() - self._limits_read_at > _SETTINGS_AGE_S:
+            self._limits_read_at = time.monotonic()
+            self._reading_limits = asyncio.create_task(self._read_limits_again())
+        return self._limits
+
+    async def _read_limits_again(self) -> None:
+        with contextlib.suppress(OperationalError, InterfaceError):  # away: what was read last holds
+            await self._read_limits()
+
+    async def _read_limits(self) -> None:
+        stored = await in_thread(_stored_limits)
+        self._limits_read_at = time.monotonic()
+        try:
+            self._limits = limits_from_json(stored)
+        except ValueError as error:  # nobody who was checked wrote this
+            logger.error("instance setting %s is not followed: %s", SETTING, error)
 
     async def find_lock(self, key: str) -> str | None:
         return await in_thread(_find_lock, key)
@@ -125,6 +157,10 @@ def _registries(environ: Mapping[str, str]) -> Registries:
                 tuple(value.replace(",", " ").split()) if field.endswith("urls") else value.strip()
             )
     return Registries(**values)
+
+
+def _stored_limits() -> Any:
+    return InstanceSetting.objects.filter(pk=SETTING).values_list("value", flat=True).first()
 
 
 def _find_lock(key: str) -> str | None:

@@ -6,6 +6,7 @@ from typing import Protocol
 from jobs.dependencies import WantedFiles
 from jobs.queue import Claim
 from workers.runtimes.base import Imported, Registries
+from workspaces.job_limits import AskedLimits
 
 
 class RuntimeStore(Protocol):
@@ -19,6 +20,9 @@ class RuntimeStore(Protocol):
 
     async def registries(self) -> Registries:
         """Where packages come from, as the instance's settings say now."""
+
+    async def job_limits(self) -> AskedLimits:
+        """What the instance's settings hold all jobs to; may be some seconds old."""
 
     async def find_lock(self, key: str) -> str | None:
         """A lock that was computed before; None when there is none, or it is too old."""

@@ -11,8 +11,9 @@ from typing import Literal
 from jobs.models import JobKind, Language
 from jobs.queue import Claim
 from jobs.signatures.bash import positional_order
-from workers import cache, preparing
+from workers import cache, job_limits, preparing
 from workers.dedicated import DedicatedPool, WarmKey, WarmProcess
+from workers.dedicated.pool import IDLE_S
 from workers.failures import error_as_result
 from workers.logs import JobLog
 from workers.networks import BlockedNetworks
@@ -30,6 +31,7 @@ from workers.runtimes import (
     SandboxUnavailable,
     Site,
 )
+from workers.runtimes.python_local import names_of
 from workers.sandbox import HostPool, JobHost, SharedFolderLost
 
 
@@ -53,7 +55,11 @@ class SandboxRunner:
         policy: Literal["refuse", "warn"],
         limits: Limits,
         warm: int,
+        python_paths: Sequence[Path] = (),
+        local_packages: Sequence[str] = (),
+        control_groups: bool = True,
         dedicated_each: int = 1,
+        dedicated_idle_s: float = IDLE_S,
         blocked: BlockedNetworks | None = None,
     ) -> None:
         self._folder = folder
@@ -61,15 +67,21 @@ class SandboxRunner:
         self._cache_max_bytes = cache_max_bytes
         self._collecting: asyncio.Task[None] | None = None
         self._limits = limits
+        self._policy = policy
+        self._local_packages = local_packages
         self._available = available
+        self._runtimes = available.as_json()  # once: it reads the metadata of packages, and each job asks
         self._store = store
         self._host = JobHost(
             base_dir=folder,
             hidden_paths=hidden_paths,
             read_only=preparing.readable_paths(available),
+            python_paths=python_paths,
             writable_root=cache_dir,
             policy=policy,
             warm=warm,
+            usual=limits,
+            groups="find" if control_groups else None,
             blocked_networks=blocked.spelled if blocked is not None else (),
         )
         self._hosts = HostPool(self._host)
@@ -83,7 +95,7 @@ class SandboxRunner:
         self._executors: dict[str, Executor] = {}
         for runtime in available.runtimes:
             self._executors |= dict.fromkeys(runtime.languages, runtime.make(site))
-        self.dedicated = DedicatedPool(self._executors, most_each=dedicated_each)
+        self.dedicated = DedicatedPool(self._executors, most_each=dedicated_each, idle_s=dedicated_idle_s)
 
     @property
     def languages(self) -> Sequence[str]:
@@ -93,13 +105,12 @@ class SandboxRunner:
     @property
     def runtimes(self) -> dict[str, dict[str, str]]:
         """See workers.runner.Runner.runtimes."""
-        return self._available.as_json()
+        return self._runtimes
 
     @property
     def isolation(self) -> tuple[str, str]:
-        """The isolation in force, and why it is not better when it is none."""
-        name = self._host.isolation
-        return name, self._host.isolation_reason if name == "none" else ""
+        """The isolation in force, and what exactly that is here."""
+        return self._host.isolation, f"{self._host.isolation_reason} {self._host.limits_reason}"
 
     async def start(self) -> None:
         """Start the fork server. Raises IsolationRefused when the policy asks for isolation and there is none."""
@@ -135,12 +146,12 @@ class SandboxRunner:
             if request.dedicated and self.dedicated.can(request.claim.language or ""):
                 outcome = await self.dedicated.run(
                     _warm_key(request.claim),
-                    self._execution(request),
+                    await self._execution(request),
                     sink,
                     prepare=lambda execution: self._prepared(execution, request),
                 )
             else:
-                execution = await self._prepared(self._execution(request), request)
+                execution = await self._prepared(await self._execution(request), request)
                 outcome = await executor.run(execution, sink)
         except ExecutionFailed as failed:
             error = error_as_result(failed.error)
@@ -162,7 +173,7 @@ class SandboxRunner:
         """See workers.runner.Runner.warm_process."""
         return await self.dedicated.process(
             _warm_key(request.claim),
-            self._execution(request),
+            await self._execution(request),
             _Sink(request.log),
             prepare=lambda execution: self._prepared(execution, request),
         )
@@ -182,7 +193,7 @@ class SandboxRunner:
         sink = _Sink(request.log)
         try:
             execution = await preparing.with_surroundings(
-                self._execution(request), request.claim, store=self._store, resolving=True
+                await self._execution(request), request.claim, store=self._store, resolving=True
             )
             lock = await executor.resolve(execution, sink)
             if isinstance(executor, Installer) and request.claim.runnable_id is not None:
@@ -192,9 +203,19 @@ class SandboxRunner:
         except SandboxUnavailable as exc:
             raise RunnerLost(str(exc)) from exc
 
-    def _execution(self, request: RunRequest) -> Execution:
+    async def _execution(self, request: RunRequest) -> Execution:
+        """Raises ExecutionFailed: what is said about limits and network cannot be kept."""
         claim = request.claim
         code = claim.code or ""
+        said = job_limits.header_for(claim)
+        network = job_limits.has_network(
+            said, group_network=request.group.network, language=claim.language or ""
+        )
+        instance = await preparing.while_database_is_away(self._store.job_limits)
+        usual = job_limits.limits_of(self._limits, [instance, request.group.job_limits])
+        self._host.expect(usual)
+        limits = job_limits.limits_of(usual, [said.limits])
+        self._tell_what_is_not_kept(request.log, limits, network=network)
         return Execution(
             job_id=str(claim.id),
             workspace_id=claim.workspace_id,
@@ -208,9 +229,27 @@ class SandboxRunner:
             preprocess=bool(claim.has_preprocessor),
             arg_order=positional_order(code) if claim.language == Language.BASH else None,
             share=request.share,
-            limits=self._limits,
+            local_packages=names_of([*self._local_packages, *request.group.pip_local_dependencies]),
+            limits=limits,
+            tool_limits=self._limits,
+            network=network,
             lock=claim.lock,
         )
+
+    def _tell_what_is_not_kept(self, log: JobLog, limits: Limits, *, network: bool) -> None:
+        """Raises ExecutionFailed where the policy does not let jobs run without it."""
+        if not network and not self._host.cuts_network:
+            if self._policy == "refuse":
+                message = (
+                    "This job shall have no network (network: none), and this machine cannot take it away: the kernel "
+                    "gives the worker no network namespaces. See docs/limits.md."
+                )
+                raise ExecutionFailed({"name": "NoIsolation", "message": message})
+            log.write(
+                "this job shall have no network, and this machine cannot take it away: it has the machine's\n"
+            )
+        if limits.cpus is not None and not self._host.limits_cpus:
+            log.write(f"this job's limit of {limits.cpus:g} CPUs is not kept: {self._host.limits_reason}\n")
 
 
 def _warm_key(claim: Claim) -> WarmKey:

@@ -12,6 +12,7 @@ import json
 import linecache
 import os
 import re
+import resource
 import socket
 import sys
 import threading
@@ -200,8 +201,9 @@ def _describe(error: BaseException, job: dict[str, Any] | None) -> dict[str, Any
     else:
         described["stack"] = _stack(error)
         if isinstance(error, MemoryError) and not str(error):
-            limit = f" (limit {job['memory_bytes'] // 1_048_576} MiB)" if job else ""
-            described["message"] = f"The job asked for more memory than it may use{limit}"
+            limit = f"its {job['memory_bytes'] >> 20} MB of memory" if job else "it may use"
+            peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            described["message"] = f"The job asked for more than {limit} (peak {peak_kb / 1024:.0f} MB)"
         extra = {key: value for key, value in vars(error).items() if not key.startswith("__")}
         if extra:
             described["extra"] = extra

@@ -261,7 +261,7 @@ def _wait_for(pid: int, memory: _Memory, tell: socket.socket | None) -> int:
         used_kb = memory.sample()
         if tell is not None and abs(used_kb - told_kb) > _TELLING_KB:
             told_kb = used_kb
-            packets.send(tell, "M", str(used_kb).encode())
+            packets.send(tell, "K", str(used_kb).encode())
         if memory.is_over:
             os.kill(pid, signal.SIGKILL)
 

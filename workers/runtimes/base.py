@@ -94,8 +94,12 @@ class Execution:
     python_paths: Sequence[
         str
     ] = ()  # folders with the job's own dependencies; below a read_only path of the host
+    # Names of Python packages that the host has: they are neither resolved nor installed.
+    local_packages: frozenset[str] = frozenset()
     share: str | None = None  # jobs with the same name here have ./shared in common, see sandbox.Program
     limits: Limits = field(default_factory=Limits)
+    tool_limits: Limits = field(default_factory=Limits)  # of what resolves, installs and compiles for it
+    network: bool = True  # False: the job has none; the tools that prepare it do
     # The dependencies, pinned: text whose form is the executor's own. "": none. None: they could not be told, which
     # executors without a Resolver see always.
     lock: str | None = None

@@ -35,6 +35,7 @@ class Bash:
         program = Program(
             env=execution.env,
             share=execution.share,
+            network=execution.network,
             files={_SCRIPT: code, "args.json": json.dumps(execution.args, ensure_ascii=False)},
             # -e instead of a line "set -e" in the file: line numbers in messages stay the author's own.
             argv=["bash", "-e", _SCRIPT, *positional_args(order, execution.args)],

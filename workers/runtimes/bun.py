@@ -64,7 +64,7 @@ class Bun:
     async def run(self, execution: Execution, log: LogSink) -> Outcome:
         """See Executor.run. Result conventions: javascript/wrapper.mjs."""
         async with self._placed(execution, log) as placed:
-            if placed.can_wait and execution.share is None:
+            if placed.can_wait and execution.share is None and execution.network:
                 return await self._run_in_spare(execution, log, placed)
             wrapper = call.wrapper(execution, module=placed.module, folder=placed.folder)
             return await self._run(execution, log, placed, wrapper)

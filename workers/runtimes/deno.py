@@ -106,6 +106,7 @@ class Deno:
         return Program(
             env={**env, **execution.env},
             share=execution.share,
+            network=execution.network,
             files={
                 **call.sources(execution, written=plain_lines),
                 call.WRAPPER: wrapper(execution, module=f"./{call.source_path(execution.script_path)}"),
@@ -128,7 +129,7 @@ class Deno:
                 env=_tool_environment() | {"DENO_DIR": ".deno"},
                 files=_listing(execution, wanted),
                 result_files={"L": _LOCK},
-                limits=execution.limits,
+                limits=execution.tool_limits,
                 timeout_s=self._registry_timeout_s,
             )
         except ExecutionFailed as failed:
@@ -161,7 +162,7 @@ class Deno:
             env=_tool_environment() | {"DENO_DIR": str(folder / "deno")},
             files=_listing(execution, wanted),
             writable=[folder],
-            limits=execution.limits,
+            limits=execution.tool_limits,
             timeout_s=_DOWNLOAD_TIMEOUT_S,
         )
         if ended.exit_code != 0:

@@ -68,6 +68,7 @@ class Duckdb:
         program = Program(
             env=execution.env,
             share=execution.share,
+            network=execution.network,
             python={
                 "script_path": "duckdb_program.py",
                 "code": _program_text(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 from jobs.dependencies import go as modules
 from jobs.signatures import go as signature
@@ -62,6 +61,7 @@ class Go:
                 # Collecting garbage a little more often beats dying of it.
                 env={"GOMEMLIMIT": str(limits.memory_bytes * 9 // 10), **execution.env},
                 share=execution.share,
+                network=execution.network,
                 files={"args.json": json.dumps(args, ensure_ascii=False)},
                 argv=[str(executable)],
                 result_files={"J": "result.json", "M": "error.json"},
@@ -106,8 +106,10 @@ def _source(execution: Execution) -> Source:
 async def _result(ended: Ended, execution: Execution, pump: OutputPump) -> str:
     limits = execution.limits
     crash = crash_error(pump.end) if ended.exit_code == _CRASHED else None
-    if crash is not None and _OUT_OF_MEMORY.search(crash["message"]):
-        ended = replace(ended, over_memory=True)
+    if crash is not None and _OUT_OF_MEMORY.search(crash["message"]) and not ended.over_memory:
+        raise ExecutionFailed(
+            {"name": "ExecutionErr", "message": failures.needs_memory(limits, ended.peak_kb)}
+        )
     killed = failures.killed(ended, limits, pump.last_lines)
     if killed is not None:
         raise killed

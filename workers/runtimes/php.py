@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 from jobs.dependencies.php import WrongRequirement, wanted_composer_json
@@ -74,6 +73,7 @@ class Php:
         return Program(
             env=execution.env,
             share=execution.share,
+            network=execution.network,
             files={
                 "args.json": json.dumps(args, ensure_ascii=False),
                 "wrapper.php": _WRAPPER,
@@ -88,7 +88,9 @@ async def _result(ended: Ended, execution: Execution, pump: OutputPump) -> str:
     limits = execution.limits
     error = results.error_object(ended.values["M"]) if "M" in ended.values else None
     if error is not None and error["name"] == "FatalError" and error["message"].startswith(_FOR_MEMORY):
-        ended = replace(ended, over_memory=True)
+        place = error["message"].rpartition(" in ")[2]
+        message = f"{failures.needs_memory(limits, ended.peak_kb)}, in {place}"
+        raise ExecutionFailed({**error, "message": message})
     killed = failures.killed(ended, limits, pump.last_lines)
     if killed is not None:
         raise killed

@@ -58,6 +58,7 @@ def program(execution: Execution, pwsh: str) -> Program:
     return Program(
         env={**_ENVIRONMENT, **execution.env},
         share=execution.share,
+        network=execution.network,
         files={
             "args.json": json.dumps(args, ensure_ascii=False),
             "wrapper.ps1": _WRAPPER,

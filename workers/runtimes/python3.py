@@ -18,6 +18,7 @@ from workers.runtimes import failures, python_uv, results
 from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site, WarmProgram
 from workers.runtimes.program_runs import run_program
 from workers.runtimes.python_environments import Environments, Wanted
+from workers.runtimes.python_local import without
 from workers.runtimes.python_locks import PythonLock, read_lock, write_lock
 from workers.runtimes.python_resolver import compile_requirements
 from workers.runtimes.python_versions import NoSuchPython, Python, choose, found_pythons, of_minor
@@ -53,18 +54,22 @@ class Python3:
             python = choose(found_pythons(), wanted.python, latest=wanted.latest)
         except (WrongRequirement, NoSuchPython) as error:
             raise python_uv.dependency_error(str(error)) from None
-        if not wanted.requirements:
+        requirements = without(wanted.requirements, execution.local_packages)
+        if len(requirements) < len(wanted.requirements):
+            left_out = sorted(set(wanted.requirements) - set(requirements))
+            log.write(f"not resolved, because this worker's host has them: {', '.join(left_out)}\n")
+        if not requirements:
             return write_lock(python.minor, []) if wanted.python or wanted.latest else ""
         pins = await compile_requirements(
             self._site,
             python,
-            wanted.requirements,
+            requirements,
             registries=execution.registries,
-            limits=execution.limits,
+            limits=execution.tool_limits,
             log=log,
             registry_timeout_s=self._registry_timeout_s,
         )
-        return write_lock(python.minor, pins)
+        return write_lock(python.minor, without(pins, execution.local_packages))
 
     async def install(self, execution: Execution, log: LogSink) -> None:
         """See Installer.install."""
@@ -85,6 +90,7 @@ class Python3:
                 environment=folder,
                 modules=modules,
                 share=execution.share,
+                network=execution.network,
             ) as host:
                 return await self._run(execution, host, folder, log)
 
@@ -123,7 +129,7 @@ class Python3:
             yield None
             return
         wanted = Wanted(python=python, pins=lock.pins, registries=execution.registries)
-        async with self._environments.folder(wanted, limits=execution.limits, log=log) as folder:
+        async with self._environments.folder(wanted, limits=execution.tool_limits, log=log) as folder:
             yield folder
 
     async def _run(self, execution: Execution, host: JobHost, folder: Path | None, log: LogSink) -> Outcome:
@@ -157,6 +163,7 @@ class Python3:
         return Program(
             env=execution.env,
             share=execution.share,
+            network=execution.network,
             files={path: execution.code, "args.json": json.dumps(args, ensure_ascii=False)},
             python={
                 "script_path": path,
@@ -179,9 +186,12 @@ class Python3:
 
 def _lock(execution: Execution) -> PythonLock:
     try:
-        return read_lock(execution.lock or "")
+        lock = read_lock(execution.lock or "")
     except WrongRequirement as error:
         raise python_uv.dependency_error(str(error)) from None
+    if not execution.local_packages:
+        return lock
+    return replace(lock, pins=without(lock.pins, execution.local_packages))
 
 
 def _python(execution: Execution, lock: PythonLock, log: LogSink) -> Python:

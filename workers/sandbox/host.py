@@ -243,8 +243,15 @@ class JobHost:
             groups, self._groups = self._groups, None
             await asyncio.to_thread(groups.close)
 
+    @property
+    def limits_cpus(self) -> bool:
+        """Whether Limits.cpus is kept."""
+        return self._groups is not None and "cpu" in self._groups.controllers
+
     def expect(self, usual: Limits) -> None:
         """Prepare sandboxes for programs with limits like these from now on."""
+        if usual == self._usual:
+            return
         if usual.disk_bytes != self._usual.disk_bytes:
             for sandbox in self._ready:
                 sandbox.close()  # it ends by itself

@@ -111,6 +111,7 @@ class HostPool:
         environment: Path | None = None,
         modules: Sequence[str] = (),
         share: str | None = None,
+        network: bool = True,
     ) -> AsyncIterator[JobHost]:
         """The best host for one program; run it there, inside the block, with `environment` among its python_paths.
 
@@ -118,7 +119,7 @@ class HostPool:
         `environment`: the folder with the job's packages, below a path that jobs may read; what is in it must not
         change. `modules`: what the job imports from it, of which those that are `preloadable` are there already if
         the environment is warm. A program with `share` has to run where all others with the same one do: on the main
-        host.
+        host. One without `network` cannot run on a warm one, which has no right to make networks.
 
         Raises SandboxUnavailable when the other interpreter does not start, SharedFolderLost when a program wants one
         and a share, too.
@@ -129,7 +130,9 @@ class HostPool:
                 "scripts for the Python of the worker itself can do both: take out what asks for another one, or the "
                 "folder."
             )
-        kept = None if share is not None else self._warm_for(workspace_id, python, environment, modules)
+        kept = None
+        if share is None and network:
+            kept = self._warm_for(workspace_id, python, environment, modules)
         if kept is None and python is not None:
             kept = await self._plain_for(python)
         if kept is None:

@@ -188,7 +188,7 @@ class Run:
             except (ValueError, LookupError, TypeError) as error:
                 self.setup_error = f"the guard of the job said what makes no sense: {error!r}"
             self._end()
-        elif kind == "M":
+        elif kind == "K":
             self._on_memory(value)
         elif kind == "F":
             self.setup_error = f"the sandbox failed: {value.decode(errors='replace')}"

@@ -79,6 +79,7 @@ def test_each_process_runs_one_job(
         ("", {"env": {"NODE_ENV": "production"}}),
         ("", {"limits": Limits(open_files=100)}),
         ("", {"share": "flow"}),
+        ("", {"network": False}),
         ("// nodejs\n", {}),
     ],
 )

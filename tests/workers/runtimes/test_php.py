@@ -246,7 +246,8 @@ def test_time_memory_and_results_are_limited(jobs: Jobs) -> None:
     )
 
     assert "timed out" in slow.error["message"]
-    assert "it used more memory than it may (limit 100 MiB)" in fat.error["message"]
+    assert fat.error["message"].startswith("The job asked for more than its 100 MB of memory (peak ")
+    assert fat.error["message"].endswith("main.php on line 1")
     assert long.error["name"] == "ResultTooLarge"
 
 

@@ -103,8 +103,8 @@ def test_result_files_win_over_the_last_object_and_the_last_line() -> None:
             ended(-9),
             {
                 "name": "ExecutionErr",
-                "message": "Job was killed by signal 9 (SIGKILL); most often the machine is out of memory (limit of a "
-                "job: 2048 MiB), last log lines:\nlast lines",
+                "message": "Job was killed by signal 9 (SIGKILL); most often the machine is out of memory (limit of "
+                "this job: 2 GB, peak 0 MB), last log lines:\nlast lines",
             },
         ),
     ],

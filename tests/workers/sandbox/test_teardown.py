@@ -188,4 +188,4 @@ def main():
     }
     ran = any_host(language, codes[language], limits=limits, timeout_s=20)
 
-    assert "it used more memory than it may (limit 150 MiB)" in ran.error["message"]
+    assert "Job used more than its 150 MB of memory (peak " in ran.error["message"]

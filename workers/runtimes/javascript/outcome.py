@@ -61,7 +61,7 @@ async def _result(ended: Ended, execution: Execution, last_lines: str) -> str:
         raise results.result_too_large(
             limits.result_bytes + 1, limits.result_bytes, mem_peak_kb=ended.peak_kb
         )
-    if "R" in ended.values:
+    if ended.values.get("R"):
         return await results.checked(ended.values["R"], what="the result")
     if ended.exit_code == 0:
         return "null"  # it said so itself: process.exit(0)
