@@ -40,7 +40,8 @@ class SandboxRunner:
 
     `folder` is this worker's own and is removed at the end; `cache_dir` stays, other workers may use it too. A script
     that has dedicated workers has at most `dedicated_each` warm processes here. `blocked` are networks
-    that jobs cannot reach.
+    that jobs cannot reach. Python jobs have `python_paths` on sys.path; `local_packages` are neither resolved
+    nor installed for them.
     """
 
     def __init__(

@@ -1,6 +1,8 @@
 """Puts a worker together from settings and from the configuration of its group."""
 
 import logging
+import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,6 +10,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from jobs import dedicated
+from workers.dedicated.pool import IDLE_S
 from workers.environment import EnvironmentSource
 from workers.group_config import GroupConfig
 from workers.job_queue import JobQueue, QueueAway
@@ -114,7 +117,7 @@ def _is_native(config: GroupConfig) -> bool:
     return config.native_mode or settings.NATIVE_MODE
 
 
-def runner_from_settings(*, worker: str, slots: int, store: RuntimeStore) -> Runner:
+def runner_from_settings(*, worker: str, slots: int, store: RuntimeStore, config: GroupConfig) -> Runner:
     """The runner of an ordinary worker. Its folder is its own: several workers may share WORKER_DIR."""
     return SandboxRunner(
         folder=settings.WORKER_DIR / worker,
@@ -126,14 +129,33 @@ def runner_from_settings(*, worker: str, slots: int, store: RuntimeStore) -> Run
         policy=settings.JOB_ISOLATION,
         limits=Limits(
             memory_bytes=settings.JOB_MEMORY_LIMIT_MB << 20,
+            cpus=settings.JOB_CPU_LIMIT,
+            processes=settings.JOB_PROCESS_LIMIT,
+            open_files=settings.JOB_OPEN_FILES_LIMIT,
+            disk_bytes=settings.JOB_DISK_LIMIT_MB << 20,
+            file_bytes=settings.JOB_FILE_LIMIT_MB << 20,
             output_bytes=settings.MAX_LOG_SIZE_MB << 20,
             result_bytes=settings.MAX_RESULT_SIZE_MB << 20,
         ),
         # One more than run at once: the next job's sandbox is made while the current one runs.
         warm=slots + 1,
+        python_paths=_python_paths(config),
+        local_packages=settings.PIP_LOCAL_DEPENDENCIES,
+        control_groups=settings.JOB_CONTROL_GROUPS,
         dedicated_each=slots,
+        # One that is there for some scripts keeps their processes; any other has more to do with its memory.
+        dedicated_idle_s=math.inf if config.dedicated or settings.DEDICATED_WORKER else IDLE_S,
         blocked=BlockedNetworks(settings.JOB_BLOCKED_NETWORKS),
     )
+
+
+def _python_paths(config: GroupConfig) -> list[Path]:
+    """Folders on sys.path of all Python jobs, those of the group first; what is not there is left out with a warning."""
+    wanted = dict.fromkeys([*config.additional_python_paths, *settings.ADDITIONAL_PYTHON_PATHS])
+    found = [Path(path) for path in wanted if os.path.isdir(path)]
+    if missing := [path for path in wanted if not os.path.isdir(path)]:
+        logger.warning("left out additional_python_paths=%s: no such folders on this host", ",".join(missing))
+    return found
 
 
 def _socket_folders() -> list[Path]:

@@ -50,7 +50,7 @@ async def _run(*, slots: int | None, drain_timeout_s: float | None) -> int:
     await asyncio.to_thread(
         clear_when_asked, settings.WORKER_DIR / "cache", group=settings.WORKER_GROUP, wish=config.cache_clear
     )
-    runner = runner_from_settings(worker=name, slots=slots, store=PgRuntimeStore())
+    runner = runner_from_settings(worker=name, slots=slots, store=PgRuntimeStore(), config=config)
 
     def options(config: GroupConfig) -> WorkerOptions:
         return options_from_settings(name=name, slots=slots, runner=runner, config=config, environ=os.environ)
