@@ -56,6 +56,7 @@ class RunOptions:
     visible_to_owner: bool = True  # False: hidden from those who own or read the script's path
     skip_preprocessor: bool = False
     trigger_kind: str | None = None
+    priority: int | None = None  # 0..100, over what the script or flow says
     queue_limit: int | None = None  # refuse when more jobs than this wait in the workspace
     retry: dict[str, Any] | None = (
         None  # scripts: what a flow module says about it (reference/flows.md section 5)
@@ -243,6 +244,7 @@ def push(caller: Caller, request: queue.JobRequest, options: RunOptions, *, oper
         parent_job=parent_job,
         root_job=root_job,
         trigger_kind=options.trigger_kind,
+        priority=request.priority if options.priority is None else options.priority,
         scheduled_for=options.scheduled_for,
         scheduled_in_s=options.scheduled_in_s,
         audit=audit.columns(
@@ -263,6 +265,8 @@ def _check_options(options: RunOptions) -> None:
         raise BadRequest(f"scheduled_in_secs is {options.scheduled_in_s}; expected 0 to {MAX_SCHEDULED_S}")
     if options.scheduled_for is not None and not 1970 <= options.scheduled_for.year <= 9000:
         raise BadRequest("scheduled_for is out of range")
+    if options.priority is not None and not 0 <= options.priority <= queue.MAX_PRIORITY:
+        raise BadRequest(f"priority is {options.priority}; expected 0 to {queue.MAX_PRIORITY}")
     if options.timeout_s is not None and not 0 < options.timeout_s <= settings.TIMEOUT:
         raise BadRequest(
             f"timeout is {options.timeout_s}; expected 1 to {settings.TIMEOUT} seconds (TIMEOUT)"

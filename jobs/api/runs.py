@@ -50,6 +50,7 @@ class RunQuery(serializers.Serializer):
     job_id = serializers.UUIDField(required=False)
     tag = serializers.CharField(required=False, max_length=255)
     timeout = serializers.IntegerField(required=False)
+    priority = serializers.IntegerField(required=False)
     invisible_to_owner = serializers.BooleanField(required=False)
     skip_preprocessor = serializers.BooleanField(required=False)
     include_header = serializers.CharField(required=False)
@@ -95,6 +96,7 @@ def run_options(request: Request, wanted: dict[str, Any], *, waits: bool = False
         scheduled_in_s=wanted.get("scheduled_in_secs"),
         tag=wanted.get("tag"),
         timeout_s=wanted.get("timeout"),
+        priority=wanted.get("priority"),
         visible_to_owner=not wanted.get("invisible_to_owner", False),
         skip_preprocessor=wanted.get("skip_preprocessor", False),
         trigger_kind=None if by_job else "ui" if is_by_cookie(request._request) else "webhook",

@@ -163,6 +163,25 @@ def test_run_options_reach_the_queue(world, hello):
     assert world.get("alice", f"w/acme/jobs/queue/explain/{child}").json()["reason"] == "no_worker"
 
 
+def test_the_priority_of_a_run_is_the_one_asked_for_or_else_the_scripts(world, hello):
+    world.post(
+        "alice",
+        "w/acme/scripts/create",
+        {"path": "u/alice/urgent", "content": CODE, "language": "python3", "priority": 20},
+    )
+    preview = {"content": CODE, "language": "python3", "args": {}}
+    plain = run(world, hello)
+    first = run(world, hello, query="?priority=100")
+    urgent = run(world, "u/alice/urgent")
+    lowered = run(world, "u/alice/urgent", query="?priority=0")
+    tried = world.post("alice", "w/acme/jobs/run/preview?priority=30", preview).content.decode()
+
+    claims = queue.claim_jobs(worker="w1", tags=["python3"], limit=10)
+
+    assert [str(claim.id) for claim in claims] == [first, tried, urgent, plain, lowered]
+    assert world.get("alice", f"w/acme/jobs_u/get/{first}").json()["priority"] == 100
+
+
 def test_a_tag_reserved_for_other_workspaces_is_refused(world, hello):
     InstanceSetting.objects.create(name="custom_tags", value=["gpu(other)", "big(^other)"])
 
