@@ -359,7 +359,8 @@ FIELDS: dict[str, _Field] = {
     ),
     "env_vars_static": _Field(_map_of(_variable_name, _text(MAX_TEXT)), Effect.NEXT_JOB),
     "env_vars_allowlist": _Field(_list_of(_variable_name), Effect.NEXT_JOB),
-    "additional_python_paths": _Field(_list_of(_absolute_path), Effect.NEXT_JOB),
+    # What jobs see of the file system is settled when the worker starts.
+    "additional_python_paths": _Field(_list_of(_absolute_path), Effect.RESTART),
     "pip_local_dependencies": _Field(_list_of(_requirement), Effect.NEXT_JOB),
     "job_limits": _Field(_job_limits, Effect.NEXT_JOB),
     "network": _Field(_network, Effect.NEXT_JOB),
@@ -376,6 +377,7 @@ _RESTARTING = {
     "periodic_script_bash": "periodic_script_bash",
     "periodic_script_interval_seconds": "periodic_interval_s",
     "native_mode": "native_mode",
+    "additional_python_paths": "additional_python_paths",
 }
 
 

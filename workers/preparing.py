@@ -107,6 +107,7 @@ def lock_key(execution: Execution) -> str:
         sorted((one.path, one.content) for one in execution.imports.values()),
         sorted(execution.wanted_files.by_name.items()),
         asdict(execution.registries),
+        *([sorted(execution.local_packages)] if execution.local_packages else ()),
     ]
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 

@@ -1,6 +1,7 @@
 """Puts a worker together from settings and from the configuration of its group."""
 
 import logging
+import os
 import math
 import os
 from collections.abc import Mapping

@@ -1,6 +1,8 @@
 """A worker follows the configuration of its group while it runs: real processes, as operators run them."""
 
+import os
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,3 +147,17 @@ def test_variables_that_jobs_may_see_and_the_worker_does_not_have_are_named_in_t
 
     assert finished(job).result == "prod"
     assert queue.read_logs(job)[0] == "not set on this worker: AWS_REGION, REGION\nprod\n"
+
+
+def test_python_jobs_find_the_modules_of_the_host_which_are_not_installed(
+    configure: Any, start_process: StartProcess, make_job: Make, finished: Any, tmp_path: Path
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/opt") as folder:
+        os.chmod(folder, 0o755)
+        Path(folder, "housemade.py").write_text("VERSION = 'of the host'")
+        configure(additional_python_paths=[folder, "/nowhere/at/all"], pip_local_dependencies=["housemade"])
+        start_process()
+        job = make_job(raw_code="import housemade\ndef main():\n    return housemade.VERSION")
+
+        assert finished(job).result == "of the host"
+    assert "additional_python_paths=/nowhere/at/all" in (tmp_path / "worker-0.log").read_text()

@@ -170,6 +170,7 @@ def test_differences_say_when_they_take_effect() -> None:
         ({"cache_clear": 4}, ["cache_clear"]),
         ({"periodic_script_interval_seconds": 61}, ["periodic_script_interval_seconds"]),
         ({"native_mode": True}, ["native_mode"]),
+        ({"additional_python_paths": []}, ["additional_python_paths"]),
     ],
 )
 def test_only_what_a_worker_cannot_follow_makes_it_start_again(

@@ -49,6 +49,32 @@ def refusal(jobs: Jobs, code: str, **given: Any) -> str:
     return str(failed.value.error["message"])
 
 
+# --- packages that the host has ---
+
+
+def test_packages_of_the_host_are_neither_resolved_nor_installed(jobs: Jobs, private: Any) -> None:
+    log = Log()
+    local = {"local_packages": frozenset({"plugin", "future"})}
+
+    lock = jobs.lock("python3", "import plugin, future\ndef main(): ...", log=log, **local, **private)
+
+    assert lock == ""
+    assert "not resolved, because this worker's host has them: future, plugin" in log.text
+
+
+def test_a_lock_that_names_them_is_installed_without_them(jobs: Jobs, private: Any) -> None:
+    code = """
+def main():
+    import importlib.util, tiny
+    return [tiny.VERSION, importlib.util.find_spec("plugin") is None]
+"""
+    lock = "# py: 3.11\nplugin==1.0\ntiny==1.0\n"
+
+    ran = jobs.python(code, lock=lock, local_packages=frozenset({"plugin"}), **private)
+
+    assert ran.result == ["1.0", True]
+
+
 # --- locks ---
 
 
