@@ -1,7 +1,6 @@
 """Puts a worker together from settings and from the configuration of its group."""
 
 import logging
-import os
 import math
 import os
 from collections.abc import Mapping
