@@ -53,6 +53,15 @@ def test_a_group_is_changed_after_its_changes_were_reviewed(ada: Person, ada_pag
     expect(ada_page.get_by_text("Added fast")).to_be_visible()
 
 
+def test_the_tags_of_all_languages_are_added_at_once(ada: Person, ada_page: Page, group: str) -> None:
+    ada_page.goto(ada.url(f"workers/groups/{group}/"))
+    ada_page.get_by_role("button", name="Add the tags of all languages").click()
+
+    for tag in ("bash", "dependency", "flow"):
+        expect(ada_page.get_by_role("button", name=f"Remove {tag}", exact=True)).to_be_visible()
+    expect(ada_page.get_by_role("button", name="Remove python3")).to_have_count(1)
+
+
 def test_back_from_the_review_nothing_that_was_typed_is_lost(ada: Person, ada_page: Page, group: str) -> None:
     ada_page.goto(ada.url(f"workers/groups/{group}/"))
     ada_page.get_by_label("Memory (MB)").fill("512")

@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from jobs.models import Language
 from workers import group_changes, group_config, groups, live_workers, worker_list
 from workers.group_changes import ShownChange
 from workers.group_form import GroupForm
@@ -100,8 +101,11 @@ def group(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
         "change": change,
         "history": [_entry(row) for row in groups.history(name)],
         "tag_suggestions": worker_list.known_tags(),
+        "usual_tags": "\n".join([*Language.values, "dependency", "flow", "other"]),
         "kept": form.kept,
     }
+    if change is not None:
+        context["cautions"] = [*_cautions(change, context["live_count"]), *change.warnings]
     status = 422 if form.is_bound and form.errors else 200
     response = render(request, "workers/group.html", context, status=status)
     response.headers["Cache-Control"] = "no-store"  # what was typed may hold secrets
@@ -131,6 +135,22 @@ def _common(caller: Caller, name: str, config: dict[str, Any] | None) -> dict[st
 
 def _shown(change: groups.Change) -> list[ShownChange]:
     return [group_changes.shown(*found) for found in change.differences]
+
+
+def _cautions(change: groups.Change, live_count: int) -> list[str]:
+    """What live workers would stop or begin to do although no field says so."""
+    found = next((one for one in change.differences if one.field == "worker_tags"), None)
+    if found is None or not live_count:
+        return []
+    if not found.before:
+        tags = ", ".join(found.after)
+        return [
+            "So far the group named no tags: its workers take their own WORKER_TAGS, or everything that they can run. "
+            f"From now on it is {tags}; jobs with other tags wait, unless other workers take them."
+        ]
+    if not found.after:
+        return ["Without tags, its workers take their own WORKER_TAGS, or everything that they can run."]
+    return []
 
 
 def _entry(row: Any) -> dict[str, Any]:

@@ -49,6 +49,7 @@ document.addEventListener("click", (e) => {
   if (!button) return;
   const list = button.closest("[data-pairs]");
   if (button.matches("[data-add-row]")) addRow(list);
+  else if (button.matches("[data-add-lines]")) document.getElementById(button.dataset.to).closest("wm-chips").add(button.dataset.addLines);
   else if (button.matches("[data-remove-row]")) removeRow(button.closest("[data-row]"));
   else if (button.matches("[data-reveal]") && list) {
     if (button.getAttribute("aria-pressed") === "true") setShown(list, button, false);

@@ -102,6 +102,22 @@ def test_what_changes_is_shown_first_and_written_after_that(root: Identity) -> N
     }
 
 
+def test_that_live_workers_take_less_or_more_than_before_is_told(root: Identity) -> None:
+    client = browser("root@example.com")
+
+    def cautions(**changes: Any) -> str:
+        page = client.post(PAGE, form(client, **changes) | {"step": "review"})
+        return " ".join(page.context["cautions"])
+
+    assert cautions(worker_tags="gpu") == ""  # nobody is there to take less
+    WorkerPing.objects.create(worker="w1", worker_instance="h", worker_group="gpu")
+    assert "everything that they can run. From now on it is gpu;" in cautions(worker_tags="gpu")
+    assert cautions(memory_mb="512") == ""
+    groups.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=root)
+    assert cautions(worker_tags="gpu\nbig") == ""
+    assert "Without tags" in cautions(worker_tags="")
+
+
 def test_values_of_variables_are_in_no_page_until_they_are_asked_for(root: Identity) -> None:
     groups.update(name="gpu", config={"env_vars_static": {"TOKEN": "hidden-value"}}, actor=root)
     groups.update(name="gpu", config={"env_vars_static": {"TOKEN": "hidden-value-2"}}, actor=root)
