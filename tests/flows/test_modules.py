@@ -431,3 +431,12 @@ def test_a_flow_that_runs_for_longer_than_its_timeout_is_canceled(start_flow: Ru
 
     assert run.wait().outcome == "canceled"
     assert "the flow ran for longer than its timeout of 60 s" in run.result["error"]["message"]
+
+
+def test_steps_are_as_urgent_as_their_flow_unless_they_say_otherwise(run_flow: RunFlow) -> None:
+    loop = for_loop("l", "[1]", step("b"), step("d"))
+    run = run_flow(flow(step("a"), loop, step("c", options={"priority": 7})), priority=40)
+
+    jobs = Job.objects.filter(root_job=run.id).values_list("flow_step_id", "priority")
+    assert dict(jobs) == {"a": 40, "l": 40, "b": 40, "d": 40, "c": 7}
+    assert Job.objects.get(pk=run.id).priority == 40
