@@ -167,7 +167,16 @@ try:
     BlockedNetworks(JOB_BLOCKED_NETWORKS)
 except ValueError as _error:
     _stop(f"JOB_BLOCKED_NETWORKS: {_error}, with commas between several. Empty: nothing is blocked.")
+# What one job may use at most; groups and scripts may say less (docs/limits.md).
 JOB_MEMORY_LIMIT_MB = _positive("JOB_MEMORY_LIMIT_MB", 2048, least=32)
+JOB_CPU_LIMIT = env.float("JOB_CPU_LIMIT", default=0.0) or None  # processors' worth of time; None: no limit
+if JOB_CPU_LIMIT is not None and not 0.01 <= JOB_CPU_LIMIT <= 4096:
+    _stop(f"JOB_CPU_LIMIT is {JOB_CPU_LIMIT}; expected 0 (no limit) or a number from 0.01, such as 0.5 or 2.")
+JOB_PROCESS_LIMIT = _positive("JOB_PROCESS_LIMIT", 512)
+JOB_OPEN_FILES_LIMIT = _positive("JOB_OPEN_FILES_LIMIT", 4096, least=16, most=1 << 20)
+JOB_DISK_LIMIT_MB = _positive("JOB_DISK_LIMIT_MB", 1024)
+JOB_FILE_LIMIT_MB = _positive("JOB_FILE_LIMIT_MB", 4096)
+JOB_CONTROL_GROUPS = _bool("JOB_CONTROL_GROUPS", default=True)
 CACHE_MAX_MB = _positive("CACHE_MAX_MB", 10_000)
 INIT_SCRIPT = env.str("INIT_SCRIPT", default="")
 PERIODIC_BASH_SCRIPT = env.str("PERIODIC_BASH_SCRIPT", default="")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from typing import Literal
 
 from jobs.limits import NOTHING, AskedLimits, Header, WrongHeader, header_of
 from jobs.models import Language
@@ -21,10 +22,7 @@ def header_for(claim: Claim) -> Header:
         raise ExecutionFailed({"name": "WrongHeader", "message": str(error)}) from None
     if language not in RUN_BY_WORKER or not said.lines:
         return said
-    if not said.network:
-        problem = "network: none cannot be kept"
-    else:
-        problem = "limits cannot be kept"
+    problem = "limits cannot be kept" if said.network else "network: none cannot be kept"
     message = (
         f"line {said.lines[0]}: {problem} for {language}: the worker itself sends such a script to its server, and no "
         "process of the job is there to be limited. Remove the line."
@@ -43,6 +41,17 @@ def has_network(said: Header, *, group_network: str, language: str) -> bool:
         )
         raise ExecutionFailed({"name": "NoNetwork", "message": message})
     return False
+
+
+def without_network_namespaces(policy: Literal["refuse", "warn"]) -> str:
+    """The line for the log of a job that shall have no network where it cannot be taken away. Raises ExecutionFailed."""
+    if policy == "warn":
+        return "this job shall have no network, and this machine cannot take it away: it has the machine's\n"
+    message = (
+        "This job shall have no network (network: none), and this machine cannot take it away: the kernel gives the "
+        "worker no network namespaces. docs/limits.md says what it needs."
+    )
+    raise ExecutionFailed({"name": "NoIsolation", "message": message})
 
 
 def limits_of(base: Limits, asked: Sequence[AskedLimits]) -> Limits:

@@ -216,7 +216,10 @@ class SandboxRunner:
         usual = job_limits.limits_of(self._limits, [instance, request.group.job_limits])
         self._host.expect(usual)
         limits = job_limits.limits_of(usual, [said.limits])
-        self._tell_what_is_not_kept(request.log, limits, network=network)
+        if not network and not self._host.cuts_network:
+            request.log.write(job_limits.without_network_namespaces(self._policy))
+        if limits.cpus is not None and not self._host.limits_cpus:
+            request.log.write(f"the limit of {limits.cpus:g} CPUs is not kept: {self._host.limits_reason}\n")
         return Execution(
             job_id=str(claim.id),
             workspace_id=claim.workspace_id,
@@ -236,21 +239,6 @@ class SandboxRunner:
             network=network,
             lock=claim.lock,
         )
-
-    def _tell_what_is_not_kept(self, log: JobLog, limits: Limits, *, network: bool) -> None:
-        """Raises ExecutionFailed where the policy does not let jobs run without it."""
-        if not network and not self._host.cuts_network:
-            if self._policy == "refuse":
-                message = (
-                    "This job shall have no network (network: none), and this machine cannot take it away: the kernel "
-                    "gives the worker no network namespaces. See docs/limits.md."
-                )
-                raise ExecutionFailed({"name": "NoIsolation", "message": message})
-            log.write(
-                "this job shall have no network, and this machine cannot take it away: it has the machine's\n"
-            )
-        if limits.cpus is not None and not self._host.limits_cpus:
-            log.write(f"this job's limit of {limits.cpus:g} CPUs is not kept: {self._host.limits_reason}\n")
 
 
 def _warm_key(claim: Claim) -> WarmKey:

@@ -64,6 +64,7 @@ def test_the_poll_interval_grows_with_the_number_of_slots() -> None:
         ({"SUPERADMIN_SECRET": "short"}, "SUPERADMIN_SECRET is shorter than 16 characters"),
         ({"ZOMBIE_JOB_TIMEOUT": "6"}, "the timeout must be at least twice the heartbeat"),
         ({"JOB_BLOCKED_NETWORKS": "10.0.0.0/8, metadata"}, "JOB_BLOCKED_NETWORKS: 'metadata' is no network"),
+        ({"JOB_CPU_LIMIT": "-1"}, "JOB_CPU_LIMIT is -1.0; expected 0 (no limit) or a number from 0.01"),
         ({"JOB_ISOLATION": "maybe"}, "JOB_ISOLATION is 'maybe'; expected refuse"),
     ],
 )
