@@ -145,7 +145,7 @@ class GroupForm(PageForm):
         noun="script or flow",
         label="Dedicated to",
         help_text="workspace:path of scripts, workspace:flow/path of flows. Each is loaded once and stays warm; the "
-        "workers take only their jobs then.",
+        "workers take their jobs, and those with the tags above.",
     )
     native_mode = SwitchField(
         label="Native workers",

@@ -139,9 +139,18 @@ def _shown(change: groups.Change) -> list[ShownChange]:
 
 def _cautions(change: groups.Change, live_count: int) -> list[str]:
     """What live workers would stop or begin to do although no field says so."""
-    found = next((one for one in change.differences if one.field == "worker_tags"), None)
-    if found is None or not live_count:
+    by_field = {found.field: found for found in change.differences}
+    found = by_field.get("worker_tags")
+    if not live_count:
         return []
+    if found is None:
+        begins = by_field.get("dedicated_workers")
+        if begins is None or begins.before or change.config.get("worker_tags"):
+            return []
+        return [
+            "The group names no tags: from now on its workers take the jobs of what they are dedicated to, and no "
+            "others."
+        ]
     if not found.before:
         tags = ", ".join(found.after)
         return [

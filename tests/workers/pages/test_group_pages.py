@@ -113,7 +113,9 @@ def test_that_live_workers_take_less_or_more_than_before_is_told(root: Identity)
     WorkerPing.objects.create(worker="w1", worker_instance="h", worker_group="gpu")
     assert "everything that they can run. From now on it is gpu;" in cautions(worker_tags="gpu")
     assert cautions(memory_mb="512") == ""
+    assert "and no others" in cautions(dedicated_workers="acme:f/team/infer")
     groups.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=root)
+    assert "and no others" not in cautions(dedicated_workers="acme:f/team/infer")
     assert cautions(worker_tags="gpu\nbig") == ""
     assert "Without tags" in cautions(worker_tags="")
 
