@@ -9,6 +9,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
 from uuid import UUID
 
 from jobs.queue import Claim
@@ -260,7 +261,8 @@ class Worker:
             )
             logger.error("%s", problem.rstrip())
         elif self.options.init_script.strip():
-            self._note = "running the init script"
+            # With the time, so that one that hangs is told from one that has just begun.
+            self._note = f"running the init script since {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
             await self._ping()
             problem = await self._host_scripts.prepare()
             self._note = ""
@@ -513,7 +515,7 @@ class Worker:
             runtimes=self._runtimes,
             slots=self.options.slots,
             wm_version=self.options.version,
-            busy_slots=min(self.options.slots, len(self._held) + self._lanes.busy),
+            busy_slots=min(self.options.slots, len(self._held) - self._host_scripts.running_count + self._lanes.busy),
             jobs_executed=self.jobs_executed,
             current_job_id=current[0] if current else None,
             last_job_id=self._last_claim.id if self._last_claim else None,

@@ -96,3 +96,24 @@ def test_pythons_are_those_of_the_live_workers(ops: World) -> None:
     WorkerPing.objects.create(worker="wk-b", runtimes={"python3": {"missing": "uv"}}, state="running")
 
     assert ops.get("dave", "configs/list_available_python_versions").json() == ["3.12", "3.11", "3.9"]
+
+
+def test_what_a_worker_is_dedicated_to_is_for_those_who_operate_the_instance(ops: World) -> None:
+    WorkerPing.objects.create(
+        worker="wk-a",
+        state="draining",
+        state_note="restarting to apply init_bash",
+        custom_tags=["gpu", "acme:f/private/script"],
+        dedicated_workers=["acme:f/private/script"],
+        native_mode=True,
+    )
+
+    (shown,) = ops.get("ops", "workers/list").json()
+    assert shown["dedicated_worker"] == "acme:f/private/script"
+    assert shown["dedicated_workers"] == ["acme:f/private/script"]
+    assert shown["custom_tags"] == ["gpu", "acme:f/private/script"]
+    assert (shown["native_mode"], shown["state_note"]) == (True, "restarting to apply init_bash")
+
+    (shown,) = ops.get("olga", "workers/list").json()
+    assert (shown["dedicated_worker"], shown["dedicated_workers"]) == (None, [])
+    assert (shown["custom_tags"], shown["native_mode"], shown["state_note"]) == (["gpu"], True, "")

@@ -1,6 +1,7 @@
 """A worker follows the configuration of its group while it runs: real processes, as operators run them."""
 
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -161,3 +162,18 @@ def test_python_jobs_find_the_modules_of_the_host_which_are_not_installed(
 
         assert finished(job).result == "of the host"
     assert "additional_python_paths=/nowhere/at/all" in (tmp_path / "worker-0.log").read_text()
+
+
+def test_a_worker_that_is_told_to_leave_while_it_waits_to_start_again_finishes_and_stays_away(
+    configure: Any, start_process: StartProcess, bash: Make, wait_until: Any, finished: Any
+) -> None:
+    process = start_process()
+    running = bash("echo begun; while [ $SECONDS -lt 2 ]; do sleep 0.05; done; echo done")
+    wait_until(lambda: "begun" in queue.read_logs(running)[0])
+    configure(init_bash="true")
+    wait_until(lambda: WorkerPing.objects.filter(state="draining").first())
+
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(timeout=30) == 0
+    assert finished(running).result == "done"

@@ -1,5 +1,6 @@
 """Scripts that look after the host: when they run, and what is seen of them."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -86,9 +87,9 @@ def test_what_a_worker_does_with_its_init_script_is_seen_while_it_runs(
 ) -> None:
     worker = start_worker(init_script="echo begun; sleep 100")
 
-    seen = wait_until(lambda: WorkerPing.objects.filter(state_note="running the init script").first())
-    wait_until(lambda: WorkerPing.objects.exclude(current_job_id=None).exists() or QueuedJob.objects.exists())
-
+    seen = wait_until(lambda: WorkerPing.objects.filter(state_note__startswith="running the init").first())
+    assert re.fullmatch(r"running the init script since \d{4}-\d\d-\d\d \d\d:\d\d UTC", seen.state_note)
     assert seen.state == "starting"
+    wait_until(lambda: QueuedJob.objects.filter(running=True, tag="init_script").exists())
     assert worker.stop() == 1
     assert WorkerPing.objects.get().init_log == "The init script was stopped.\n"
