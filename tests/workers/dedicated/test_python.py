@@ -284,6 +284,21 @@ def test_a_log_beyond_its_limit_is_cut_for_that_job_only(python: Warm) -> None:
     assert heard.logs["b"] == "x" * 10 + "\n"
 
 
+def test_a_thread_that_prints_without_end_keeps_no_job_from_its_answer(python: Warm) -> None:
+    code = (
+        "import os, threading\n"
+        "def flood():\n    while True: os.write(1, b'x' * 4096)\n"
+        "threading.Thread(target=flood, daemon=True).start()\n"
+        "def main(x):\n    return x\n"
+    )
+
+    heard = python.calls(
+        code, *(call(str(x), {"x": x}) for x in range(20)), limits=Limits(output_bytes=10_000)
+    )
+
+    assert [heard.result(str(x)) for x in range(20)] == list(range(20))
+
+
 def test_too_much_memory_ends_the_process_and_fails_the_call_that_ran(python: Warm) -> None:
     code = (
         "import time\n"
