@@ -111,7 +111,8 @@ class SandboxRunner:
     @property
     def isolation(self) -> tuple[str, str]:
         """The isolation in force, and what exactly that is here."""
-        return self._host.isolation, f"{self._host.isolation_reason} {self._host.limits_reason}"
+        reasons = (self._host.isolation_reason, self._host.limits_reason, self._host.confinement_reason)
+        return self._host.isolation, " ".join(filter(None, reasons))
 
     async def start(self) -> None:
         """Start the fork server. Raises IsolationRefused when the policy asks for isolation and there is none."""
@@ -138,9 +139,8 @@ class SandboxRunner:
 
     async def run(self, request: RunRequest) -> RunOutcome:
         """See workers.runner.Runner.run."""
-        name, note = self.isolation
-        if name == "none":
-            request.log.write(f"this job runs without isolation: {note}\n")
+        if self._host.isolation == "none":
+            request.log.write(f"this job runs without isolation: {self._host.isolation_reason}\n")
         executor = self._executors[request.claim.language or ""]
         sink = _Sink(request.log)
         try:
