@@ -1,59 +1,59 @@
-"""Cost of one claim: an empty database, 200,000 queued jobs of other tags or for later, 1,000,000 completed rows."""
+"""Cost of one claim, prepared as in a worker: none to 1,000,000 jobs in the queue, of few and of many workspaces.
 
-import time
+`claim` is what a worker asks as long as it finds fewer jobs than it has room for, or one workspace alone; `in turn` while
+jobs of several pile up (docs/decisions/0014-workspaces-take-turns.md).
+"""
+
+from collections.abc import Sequence
 
 from bench import harness
 
 TAGS = ["python3", "bash", "dependency", "flow", "other"]
+MANY_TAGS = [f"tag{number}" for number in range(20)]
+TIMES = 300
 
 
 def run(arguments: list[str]) -> None:
-    queued = int(arguments[0]) if arguments else 200_000
-    completed = int(arguments[1]) if len(arguments) > 1 else 1_000_000
-    table: list[tuple[str, float, float]] = [("empty database", *_measure())]
-    harness.queue_many(queued // 2, tag="gpu")
-    harness.queue_many(queued // 4, tag="python3", later=True)
-    harness.queue_many(queued // 4, tag="python3")
-    harness.execute("ANALYZE queue")
-    table.append((f"{queued:,} queued", *_measure()))
+    some = int(arguments[0]) if arguments else 100_000
+    many = int(arguments[1]) if len(arguments) > 1 else 1_000_000
+    table: list[list[object]] = []
+
+    def measure(name: str, tags: Sequence[str] = TAGS) -> None:
+        harness.queue_many(1, tag=tags[0])
+        claimer = harness.Claimer()
+        claimer.cost_ms(tags=tags, times=20)  # until it is prepared, and the pages are in memory
+        plain = claimer.cost_ms(tags=tags, times=TIMES)
+        claimer.cost_ms(tags=tags, times=20, in_turn=True)
+        table.append([name, *plain, *claimer.cost_ms(tags=tags, times=TIMES, in_turn=True)])
+        claimer.close()
+
+    measure("empty queue")
+    harness.queue_many(some // 2, tag="gpu")
+    harness.queue_many(some // 4, later=True)
+    harness.queue_many(some // 4)
+    measure(f"{some:,} jobs, 3/4 of other tags or for later")
     harness.execute(
         """
         INSERT INTO completed_job (id, workspace_id, status, started_at, duration_ms, result)
         SELECT gen_random_uuid(), 'bench', 'success', now(), 5, '1' FROM generate_series(1, %s)
         """,
-        [completed],
+        [many],
     )
-    harness.execute("ANALYZE completed_job")
-    table.append((f"{queued:,} queued, {completed:,} completed", *_measure()))
+    measure(f"the same, {many:,} completed")
     harness.forget_jobs()
-    base = table[0][1]
-    harness.report(
-        "claim", ["ms", "p50", "p95", "against empty"], [[*row, row[1] / base] for row in table], claims=400
-    )
-
-
-def _measure() -> tuple[float, float]:
-    """400 claims, each of one job pushed just before with a higher priority; the job is completed outside the clock."""
-    from jobs import queue
-
-    spent = []
-    for _ in range(400):
-        queue.push_job(
-            queue.JobRequest(
-                workspace_id=harness.WORKSPACE,
-                kind="preview",
-                tag="python3",
-                created_by="admin",
-                permissioned_as="u/admin",
-                permissioned_as_email="admin@windmill.dev",
-                args={},
-                raw_code="1",
-                language="python3",
-                priority=1,
-            )
-        )
-        begin = time.perf_counter()
-        (claim,) = queue.claim_jobs(worker="bench", tags=TAGS)
-        spent.append((time.perf_counter() - begin) * 1000)
-        queue.complete_job((claim.id, claim.attempt), result=1)
-    return harness.percentile(spent, 0.5), harness.percentile(spent, 0.95)
+    for tags, where in ((TAGS, "one tag"), (MANY_TAGS, "20 tags")):
+        filled = tags if tags is MANY_TAGS else tags[:1]
+        for workspaces in (1, 20, 1000):
+            for tag in filled:
+                names = [f"workspace{number}" for number in range(workspaces)]
+                harness.queue_many(some // len(filled), tag=tag, workspaces=names)
+            measure(f"{some:,} jobs of {where}, {workspaces:,} workspaces", tags)
+            harness.forget_jobs()
+    harness.queue_many(some)
+    harness.queue_many(10_000, later=True, workspaces=[f"workspace{number}" for number in range(10_000)])
+    measure(f"{some:,} jobs, 10,000 workspaces with a job for later")
+    harness.forget_jobs()
+    harness.queue_many(many)
+    measure(f"{many:,} jobs, one tag")
+    harness.forget_jobs()
+    harness.report("claim", ["ms", "claim p50", "p95", "in turn p50", "p95"], table, claims=TIMES)

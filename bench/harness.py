@@ -73,9 +73,14 @@ def worker(slots: int = 1, **env: str) -> Iterator[subprocess.Popen[bytes]]:
     )
     try:
         wait_until(
-            lambda: scalar("SELECT count(*) FROM worker_ping WHERE state = 'running'") > 0,
+            lambda: (
+                process.poll() is not None
+                or scalar("SELECT count(*) FROM worker_ping WHERE state = 'running'") > 0
+            ),
             "the worker to register",
         )
+        if process.poll() is not None:
+            sys.exit(f"the worker left with status {process.returncode}")
         yield process
     finally:
         stop(process)
@@ -160,23 +165,62 @@ def scalar(statement: str, parameters: Sequence[Any] = ()) -> Any:
     return rows(statement, parameters)[0][0]
 
 
-def queue_many(count: int, *, language: str = "python3", tag: str | None = None, later: bool = False) -> None:
-    """Queue `count` no-op previews in one statement."""
+def queue_many(
+    count: int,
+    *,
+    language: str = "python3",
+    tag: str | None = None,
+    later: bool = False,
+    workspaces: Sequence[str] = (WORKSPACE,),
+) -> None:
+    """Queue `count` no-op previews in one statement, dealt out to `workspaces` in turn."""
     execute(
         """
         WITH asked AS (
             INSERT INTO job (id, workspace_id, kind, raw_code, script_lang, args, tag, created_by, permissioned_as,
                              permissioned_as_email)
-            SELECT gen_random_uuid(), %s, 'preview', %s, %s, '{}', %s, 'admin', 'u/admin', 'admin@windmill.dev'
-              FROM generate_series(1, %s)
+            SELECT gen_random_uuid(), (%s::text[])[1 + n %% %s], 'preview', %s, %s, '{}', %s, 'admin', 'u/admin',
+                   'admin@windmill.dev'
+              FROM generate_series(1, %s) AS n
             RETURNING id, workspace_id, created_at, tag)
         INSERT INTO queue (id, workspace_id, created_at, scheduled_for, tag)
         SELECT id, workspace_id, created_at,
                created_at + CASE WHEN %s THEN interval '1 day' ELSE interval '0' END, tag
           FROM asked
         """,
-        [WORKSPACE, NOOP.get(language, "x"), language, tag or language, count, later],
+        [list(workspaces), len(workspaces), NOOP.get(language, "x"), language, tag or language, count, later],
     )
+
+
+class Claimer:
+    """Claims as a worker does, on a connection of its own with prepared statements, and gives back what it took."""
+
+    def __init__(self) -> None:
+        from workers.pg_lane import _ONLY_INDEX_PROBES
+
+        self._connection = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True, prepare_threshold=1)
+        self._connection.execute(_ONLY_INDEX_PROBES)
+        self._turn = ""
+
+    def cost_ms(self, *, tags: Sequence[str], times: int, in_turn: bool = False) -> tuple[float, float]:
+        """p50 and p95 of a claim of one job."""
+        from jobs import queue, sql
+
+        statement = sql.load("claim_in_turn" if in_turn else "claim")
+        parameters = queue.claim_parameters(worker="bench", tags=tags, limit=1)
+        spent = []
+        for _ in range(times):
+            with self._connection.transaction(force_rollback=True):
+                begin = time.perf_counter()
+                found = self._connection.execute(statement, parameters | {"turn": self._turn}).fetchall()
+                spent.append((time.perf_counter() - begin) * 1000)
+            if in_turn and found:
+                self._turn = found[-1][-2]
+        return percentile(spent, 0.5), percentile(spent, 0.95)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._connection.close()
 
 
 def forget_jobs() -> None:
@@ -207,13 +251,18 @@ class ResultWaiter:
 
     def wait(self, job_id: UUID, *, within_s: float = 10) -> None:
         """Return when the job has ended; ends the benchmark when that takes longer."""
+        if not self.has_ended(job_id, within_s=within_s):
+            sys.exit(f"job {job_id} did not finish in {within_s:.0f} s")
+
+    def has_ended(self, job_id: UUID, *, within_s: float) -> bool:
+        """Wait until the job has ended. False: it has not in this time."""
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
             if self._look.execute("SELECT 1 FROM completed_job WHERE id = %s", [job_id]).fetchone():
-                return
+                return True
             for _ in self._listen.notifies(timeout=0.5, stop_after=1):
                 pass
-        sys.exit(f"job {job_id} did not finish in {within_s:.0f} s")
+        return False
 
     def close(self) -> None:
         """Let go of the connections."""

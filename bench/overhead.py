@@ -5,8 +5,12 @@ import os
 import subprocess
 import sys
 import time
+from typing import Any
 
 from bench import harness
+
+TELLS_ITS_START = "import time\n\ndef main():\n    return time.time()\n"
+PAUSE_S = 0.01  # between two jobs: the worker is idle again
 
 
 def run(arguments: list[str]) -> None:
@@ -24,6 +28,7 @@ def run(arguments: list[str]) -> None:
             table.append(
                 [f"{language}: enqueue to result, idle worker", *_round_trips(language, min(count, 200))]
             )
+        table += _phases(min(count, 200))
     harness.report("overhead", ["ms", "p50", "p95"], table, jobs=count)
 
 
@@ -110,6 +115,56 @@ def _round_trips(language: str, count: int) -> tuple[float, float]:
     waiter.close()
     harness.forget_jobs()
     return harness.percentile(spent, 0.5), harness.percentile(spent, 0.95)
+
+
+def _phases(count: int) -> list[list[Any]]:
+    """Where the time of one Python job on an idle worker goes, by the clock of this machine, one job at a time."""
+    from jobs import queue
+
+    request = queue.JobRequest(
+        workspace_id=harness.WORKSPACE,
+        kind="preview",
+        tag="python3",
+        created_by="admin",
+        permissioned_as="u/admin",
+        permissioned_as_email="admin@windmill.dev",
+        args={},
+        raw_code=TELLS_ITS_START,
+        language="python3",
+    )
+    waiter = harness.ResultWaiter()
+    moments = []
+    for _ in range(count + 20):
+        begin = time.time()
+        job_id = queue.push_job(request)
+        pushed = time.time()
+        waiter.wait(job_id)
+        known = time.time()
+        ((claimed, began, recorded),) = harness.rows(
+            "SELECT extract(epoch FROM started_at)::float8, result::text::float8,"
+            "       extract(epoch FROM completed_at)::float8 FROM completed_job WHERE id = %s",
+            [job_id],
+        )
+        moments.append((begin, pushed, claimed, began, recorded, known))
+        time.sleep(PAUSE_S)
+    waiter.close()
+    harness.forget_jobs()
+    names = [
+        "queued, hint sent",
+        "claim reaches the database",
+        "first line of the script",
+        "recorded",
+        "a watcher knows",
+    ]
+
+    def between(name: str, first: int, last: int) -> list[Any]:
+        spent = [(moment[last] - moment[first]) * 1000 for moment in moments[20:]]
+        return [name, harness.percentile(spent, 0.5), harness.percentile(spent, 0.95)]
+
+    return [
+        between("python3: enqueue to start, idle worker", 0, 3),
+        *(between(f"  until {name}", number, number + 1) for number, name in enumerate(names)),
+    ]
 
 
 def _wake(tag: str) -> None:
