@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from django.db import connection, transaction
 
@@ -25,12 +26,22 @@ class ShownTag:
     tag: CustomTag
     script_count: int  # deployed scripts that ask for it
     flow_count: int  # deployed flows that ask for it, themselves or in a step
-    worker_count: int  # live workers that take it; of a tag with variable parts: that take one like it
+    worker_count: int  # live workers that take it; of a tag with variable parts: one like it
+    worker_groups: tuple[str, ...]  # theirs
 
     @property
     def is_variable(self) -> bool:
         """Whether the tag of a job is only known when it is run."""
         return "$" in self.tag.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """A deployed script or flow that asks for a tag."""
+
+    kind: str  # script, flow
+    workspace_id: str
+    path: str
 
 
 def list_tags() -> list[ShownTag]:
@@ -39,18 +50,34 @@ def list_tags() -> list[ShownTag]:
     names = [tag.name for tag in tags]
     scripts = _count(Script.objects.filter(archived=False, deleted=False, tag__in=names).values_list("tag"))
     flows = _flows_by_tag(names)
-    live = Counter(
-        tag for told in live_workers.live().values_list("custom_tags", flat=True) for tag in set(told)
-    )
-    return [
-        ShownTag(
-            tag=tag,
-            script_count=scripts[tag.name],
-            flow_count=flows[tag.name],
-            worker_count=_takers(tag.name, live),
+    live = list(live_workers.live().values_list("worker_group", "custom_tags"))
+    shown = []
+    for tag in tags:
+        groups = [group for group, taken in live if any(map(_pattern(tag.name).fullmatch, taken))]
+        shown.append(
+            ShownTag(
+                tag=tag,
+                script_count=scripts[tag.name],
+                flow_count=flows[tag.name],
+                worker_count=len(groups),
+                worker_groups=tuple(sorted(set(groups))),
+            )
         )
-        for tag in tags
+    return shown
+
+
+def uses(name: str, *, limit: int = 200) -> list[Use]:
+    """Scripts, then flows, that ask for this tag, by workspace and path. Whoever shows them decides who may see them."""
+    scripts = Script.objects.filter(archived=False, deleted=False, tag=name).order_by("workspace_id", "path")
+    found = [
+        Use(kind="script", workspace_id=workspace_id, path=path)
+        for workspace_id, path in scripts.values_list("workspace_id", "path")[:limit]
     ]
+    with connection.cursor() as cursor:
+        cursor.execute(_FLOWS_BY_TAG, {"names": [name]})
+        flows = sorted((workspace_id, path) for _, workspace_id, path in cursor.fetchall())
+    found += [Use(kind="flow", workspace_id=workspace_id, path=path) for workspace_id, path in flows]
+    return found[:limit]
 
 
 def get(name: str) -> CustomTag:
@@ -126,11 +153,11 @@ def _flows_by_tag(names: list[str]) -> Counter[str]:
         return Counter()
     with connection.cursor() as cursor:
         cursor.execute(_FLOWS_BY_TAG, {"names": names})
-        return Counter(dict(cursor.fetchall()))
+        return Counter(tag for tag, _, _ in cursor.fetchall())
 
 
 _FLOWS_BY_TAG = """
-SELECT asked.tag, count(DISTINCT flow.id)
+SELECT DISTINCT asked.tag, flow.workspace_id, flow.path
   FROM flow
   JOIN flow_version AS version ON version.id = flow.version_id
  CROSS JOIN LATERAL (
@@ -139,12 +166,10 @@ SELECT asked.tag, count(DISTINCT flow.id)
         UNION SELECT found #>> '{}' FROM jsonb_path_query(version.value::jsonb, '$.**.tag_override') AS found
        ) AS asked
  WHERE NOT flow.archived AND asked.tag = ANY(%(names)s::text[])
- GROUP BY asked.tag
 """
 
 
-def _takers(name: str, live: Counter[str]) -> int:
-    if "$" not in name:
-        return live[name]
-    pattern = ".+".join(re.escape(part) for part in _VARIABLE_PART.split(name))
-    return max((count for tag, count in live.items() if re.fullmatch(pattern, tag)), default=0)
+@lru_cache(maxsize=1024)
+def _pattern(name: str) -> re.Pattern[str]:
+    """What the tags of workers look like that take jobs with this tag."""
+    return re.compile(".+".join(re.escape(part) for part in _VARIABLE_PART.split(name)))

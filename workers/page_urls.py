@@ -18,6 +18,7 @@ urlpatterns = [
     path(f"{_GROUP}/clear-caches/", groups.clear_caches, name="clear-worker-caches"),
     path(f"{_GROUP}/variables/", groups.reveal_variables, name="reveal-group-variables"),
     path(f"{_W}/tags/", tags.tag_list, name="custom-tags"),
+    path(f"{_W}/tags/uses/", tags.tag_uses, name="custom-tag-uses"),
     path(f"{_W}/tags/new/", tags.new_tag, name="new-custom-tag"),
     path(f"{_W}/tags/edit/", tags.edit_tag, name="edit-custom-tag"),
     path(f"{_W}/tags/delete/", tags.delete_tag, name="delete-custom-tag"),

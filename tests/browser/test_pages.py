@@ -56,6 +56,7 @@ PAGES = {
     "new worker group": "workers/new-group/",
     "custom tags": "workers/tags/",
     "new custom tag": "workers/tags/new/",
+    "who asks for a tag": "workers/tags/uses/?tag=gpu",
     "account": "/account/",
     "password": "/account/password/",
     "tokens": "/account/tokens/",

@@ -10,7 +10,8 @@ from playwright.sync_api import Dialog, Page, expect
 from jobs import scripts
 from jobs.models import WorkerPing
 from tests.browser.site import Person
-from workers import groups
+from workers import custom_tags, groups
+from workspaces.custom_tags import parse
 
 
 @pytest.fixture
@@ -205,6 +206,21 @@ def test_a_tag_is_added_and_removed(ada: Person, ada_page: Page) -> None:
     row.get_by_role("button", name=f"Remove {name}").click()
     ada_page.get_by_role("button", name="Remove tag", exact=True).click()
     expect(row).to_have_count(0)
+
+
+def test_who_asks_for_a_tag_is_shown(ada: Person, ada_page: Page) -> None:
+    name = f"asked-{ada.workspace.id}"
+    custom_tags.add(parse(name), actor=ada.identity)
+    draft = scripts.ScriptDraft(path="u/ada/train", content="echo 1", language="bash", tag=name)
+    scripts.deploy_script(ada.caller, draft)
+    try:
+        ada_page.goto(ada.url("workers/tags/"))
+        ada_page.get_by_role("button", name=f"Show who asks for {name}").click()
+        ada_page.get_by_role("dialog").get_by_role("link", name="u/ada/train").click()
+
+        expect(ada_page).to_have_url(ada.url("scripts/u/ada/train/"))
+    finally:
+        custom_tags.remove(name, actor=ada.identity)
 
 
 def test_dead_workers_are_taken_off_the_list(ada: Person, ada_page: Page) -> None:

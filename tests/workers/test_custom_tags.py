@@ -76,6 +76,11 @@ def test_the_list_counts_scripts_flows_and_live_workers(root: Identity) -> None:
     }
 
     assert shown == {"gpu": (1, 1, 1), "team-$workspace": (0, 0, 1), "idle": (0, 0, 0)}
+    assert [(use.kind, use.workspace_id, use.path) for use in custom_tags.uses("gpu")] == [
+        ("script", "umbra", "u/una/a"),
+        ("flow", "umbra", "u/una/flow"),
+    ]
+    assert custom_tags.list_tags()[0].worker_groups == ("default",)
 
 
 def test_a_workspace_that_does_not_exist_is_told(root: Identity) -> None:

@@ -82,6 +82,21 @@ def tag_list(request: HttpRequest, caller: Caller) -> HttpResponse:
     return pages.respond(request, "workers/tags.html", context, fragment="workers/_tags.html")
 
 
+@require_safe
+@workspace_page
+def tag_uses(request: HttpRequest, caller: Caller) -> HttpResponse:
+    """/w/<workspace>/workers/tags/uses/?tag=: the scripts and flows that ask for it, in all workspaces."""
+    caller.identity.require_devops()
+    name = request.GET.get("tag", "")
+    return show_form(
+        request,
+        "workers/_tag_uses.html",
+        {"uses": custom_tags.uses(name, limit=_MOST_SUGGESTED), "most": _MOST_SUGGESTED},
+        title=f"Who asks for {name[:50]}",
+        list_url=_list_url(caller),
+    )
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @workspace_page
 def new_tag(request: HttpRequest, caller: Caller) -> HttpResponse:

@@ -70,6 +70,7 @@ def test_devops_see_all_tags_and_change_none(root: Identity) -> None:
     client = browser("ops@example.com")
 
     assert b"hush" in client.get(PAGE).content
+    assert client.get(f"{PAGE}uses/?tag=gpu").status_code == 200
     for address in ("new/", "edit/?tag=gpu", "delete/"):
         answer = client.post(PAGE + address, {"name": "x", "rule": "everywhere", "tag": "gpu"})
         assert answer.status_code == 403
@@ -80,6 +81,7 @@ def test_members_see_the_tags_of_their_workspace_only(root: Identity) -> None:
     page = browser("ann@example.com").get(PAGE).content
 
     assert b"gpu" in page and b"hush" not in page and b"umbra" not in page
+    assert browser("ann@example.com").get(f"{PAGE}uses/?tag=gpu").status_code == 403
 
 
 def test_the_editor_suggests_the_tags_of_its_workspace(root: Identity) -> None:
