@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.workers.dedicated.warm_processes import Heard, Warm, call
+from tests.workers.job_runs import Jobs
 from workers.runtimes import Limits
 
 
@@ -286,3 +287,19 @@ def test_a_token_that_a_client_kept_is_renewed_when_it_is_used(
     typescript.calls(code, *calls, env={"WM_TOKEN": "t-load"})
 
     assert seen == ["Bearer t-a", "Bearer t-a", "Bearer given", "Bearer t-b", "Bearer t-b", "Bearer given"]
+
+
+@pytest.mark.parametrize("language", ["bun", "deno"])
+def test_the_client_of_windmill_uses_the_token_of_the_job_that_runs(
+    jobs: Jobs, seen_tokens: tuple[str, list[str]], language: str
+) -> None:
+    address, seen = seen_tokens
+    warm = Warm(jobs, language)
+    code = "import * as wmill from 'windmill-client'\nexport const main = () => wmill.getVariable('f/a/b')"
+    env = {"BASE_INTERNAL_URL": address, "BASE_URL": address, "WM_WORKSPACE": "demo", "WM_TOKEN": "t-load"}
+    calls = [call(job, env={**env, "WM_TOKEN": f"t-{job}"}) for job in "abc"]
+
+    heard = warm.calls(code, *calls, env=env, lock=jobs.lock(language, code))
+
+    assert heard.order == ["a", "b", "c"]
+    assert seen == ["Bearer t-a", "Bearer t-b", "Bearer t-c"]
