@@ -25,6 +25,17 @@ def test_a_script_is_loaded_once_and_what_it_keeps_stays(typescript: Warm) -> No
     assert [heard.result(job) for job in "abc"] == [[pid, 1], [pid, 1, 2], [pid, 1, 2, 3]]
 
 
+@pytest.mark.parametrize("language", ["bun", "deno"])
+def test_every_kind_of_isolation_will_do(python_anywhere: Warm, language: str) -> None:
+    warm = Warm(python_anywhere.jobs, language)
+    code = "export const main = (x: number) => { console.log(x); return x }"
+
+    heard = warm.calls(code, call("a", {"x": 1}), call("b", {"x": 2}))
+
+    assert [heard.result(job) for job in "ab"] == [1, 2]
+    assert heard.logs == {"a": "1\n", "b": "2\n"}
+
+
 def test_each_call_has_its_own_variables_and_none_of_earlier_ones(typescript: Warm) -> None:
     code = (
         'import process from "node:process";\n'
