@@ -52,7 +52,8 @@ class Lane:
             try:
                 cursor = await connection.execute(statement, parameters, prepare=not self._pooled)
                 self.statement_count += 1
-                return await cursor.fetchall() if cursor.description else []
+                # Not `description`: it names and types all columns, 30 microseconds for a claim.
+                return await cursor.fetchall() if cursor.rownumber is not None else []
             except (
                 psycopg.OperationalError,
                 psycopg.InterfaceError,
