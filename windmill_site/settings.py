@@ -139,10 +139,11 @@ FORCE_WORKER_TAGS = _list("FORCE_WORKER_TAGS")
 DEDICATED_WORKER = _list("DEDICATED_WORKER")  # workspace:path of scripts, workspace:flow/path of flows
 ADD_FLOW_TAG = _bool("ADD_FLOW_TAG", default=False)  # dedicated workers take the flows of the instance, too
 NATIVE_MODE = _bool("NATIVE_MODE", default=WORKER_GROUP == "native")
-# None: 1, and more of a native worker (workers.tags.NATIVE_SLOTS).
+# None: NUM_WORKERS_DEFAULT, which `./windmill up` sets; of a native worker workers.tags.NATIVE_SLOTS.
 NUM_WORKERS = _positive("NUM_WORKERS", 1, most=1000) if env.str("NUM_WORKERS", default="") else None
+NUM_WORKERS_DEFAULT = _positive("NUM_WORKERS_DEFAULT", 1, most=1000)
 SLEEP_QUEUE = _positive(
-    "SLEEP_QUEUE", 50 * (NUM_WORKERS or (8 if NATIVE_MODE else 1)), least=10
+    "SLEEP_QUEUE", 50 * (NUM_WORKERS or NUM_WORKERS_DEFAULT), least=10
 )  # milliseconds between polls without NOTIFY
 QUEUE_FAIRNESS = _bool("QUEUE_FAIRNESS", default=True)  # while jobs pile up, workspaces take turns (jobs.turns)
 EXIT_AFTER_N_JOBS = _positive("EXIT_AFTER_N_JOBS", 0, least=0) or None

@@ -10,7 +10,6 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -95,12 +94,6 @@ def _whole_number(name: str, default: int) -> int:
         return int(raw)
     except ValueError as exc:
         raise StartError(f"{name} is {raw!r}; expected a whole number.") from exc
-
-
-def _is_native(environment: Mapping[str, str]) -> bool:
-    """Whether the worker is a native one, which has its own default for NUM_WORKERS (as settings.NATIVE_MODE)."""
-    said = environment.get("NATIVE_MODE", "").strip().lower()
-    return said in ("1", "true", "yes", "on") or (not said and environment.get("WORKER_GROUP") == "native")
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -264,13 +257,10 @@ class Supervisor:
             environment["SERVER_BIND_ADDR"] = options.host
         if options.workers is not None:
             environment["NUM_WORKERS"] = str(options.workers)
-        elif (
-            options.mode == "standalone"
-            and not environment.get("NUM_WORKERS")
-            and not _is_native(environment)
-        ):
-            # With one slot a single long job would hold up everything that a person tries meanwhile.
-            environment["NUM_WORKERS"] = str(min(os.cpu_count() or 1, MOST_DEFAULT_SLOTS))
+        elif options.mode == "standalone":
+            # With one slot a single long job would hold up everything that a person tries meanwhile. A default only: a
+            # native worker has another one.
+            environment.setdefault("NUM_WORKERS_DEFAULT", str(min(os.cpu_count() or 1, MOST_DEFAULT_SLOTS)))
         environment["MODE"] = options.mode
         environment["DATA_DIR"] = str(folder.path)
         environment.setdefault("STATIC_ROOT", str(folder.static))

@@ -37,7 +37,7 @@ async def read_group_config(queue: JobQueue) -> GroupConfig:
 
 def slots_from_settings(config: GroupConfig) -> int:
     """How many jobs run at once."""
-    return settings.NUM_WORKERS or (NATIVE_SLOTS if _is_native(config) else 1)
+    return settings.NUM_WORKERS or (NATIVE_SLOTS if _is_native(config) else settings.NUM_WORKERS_DEFAULT)
 
 
 def options_from_settings(

@@ -28,6 +28,7 @@ _KNOWN: dict[str, tuple[str, tuple[str, ...], bool]] = {
     "workspaces": ("Workspaces and their settings", ("read", "write"), False),
     "audit": ("The audit log", ("read",), False),
     "workers": ("Workers and queues", ("read", "write"), False),
+    "configs": ("Configurations of worker groups", ("read", "write"), False),
     "settings": ("Settings of the instance", ("read", "write"), False),
 }
 

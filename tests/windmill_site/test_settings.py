@@ -42,7 +42,7 @@ def test_every_variable_that_is_read_is_documented() -> None:
 
 
 def test_defaults_need_nothing_but_a_database_and_a_key() -> None:
-    assert load_settings().stdout.split() == ["1", "50", "standalone"]
+    assert load_settings().stdout.split() == ["None", "50", "standalone"]
 
 
 def test_the_poll_interval_grows_with_the_number_of_slots() -> None:
