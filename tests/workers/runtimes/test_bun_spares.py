@@ -135,6 +135,17 @@ def test_there_are_as_many_as_jobs_ran_at_once_and_no_more_than_allowed(
     until(lambda: spares.waiting_count == 2)
 
 
+def test_jobs_one_right_after_another_have_the_next_process_started_beside_them(
+    jobs: Jobs, spares: Spares
+) -> None:
+    async def two() -> int:
+        for _ in range(2):
+            await jobs.run("bun", "export const main = () => 1")
+        return spares.waiting_count
+
+    assert jobs.runner.run(two()) == 1
+
+
 def test_a_closed_executor_has_none_left(jobs: Jobs, until: Callable[[Callable[[], bool]], None]) -> None:
     bun = Bun(jobs.site)
     jobs.executors["closed"] = bun

@@ -53,11 +53,14 @@ class Spares:
 
     def take(self, program: Program, limits: Limits) -> Spare | None:
         """A process that runs `program` under `limits` and waits for its job; None when there is none."""
-        for spare in self._waiting:
-            if spare.program == program and spare.limits == limits:
-                self._waiting.remove(spare)
-                return spare
-        return None
+        found = next((one for one in self._waiting if one.program == program and one.limits == limits), None)
+        if found is not None:
+            self._waiting.remove(found)
+        if self._soon is not None:
+            # Jobs come one right after another: the next one's process starts beside this one. Otherwise it would only
+            # take the processor from it.
+            self._top_up(program, limits)
+        return found
 
     def begun(self) -> None:
         """A job runs that could take one, or could have."""
@@ -82,6 +85,9 @@ class Spares:
         await asyncio.gather(*(spare.close() for spare in waiting))
 
     def _top_up(self, program: Program, limits: Limits) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         if self._is_closed or _free_kb() < _LEAST_FREE_KB:
             return
         alike = sum(one.program == program and one.limits == limits for one in self._waiting)
@@ -102,6 +108,7 @@ class Spares:
         for timer in (self._soon, self._pause):
             if timer is not None:
                 timer.cancel()
+        self._soon = self._pause = None
 
     def _forget(self, spare: Spare) -> None:
         if spare in self._waiting:
