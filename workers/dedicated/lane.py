@@ -36,8 +36,10 @@ BATCH = 100  # jobs a statement, at most
 BATCH_CHARS = 16 * 1024 * 1024  # of results a statement, about
 AHEAD_S = 0.05  # work that is claimed ahead of processes: more would wait while other workers are idle
 GATHER_S = 0.002  # under load, results wait this long for company, as long as the processes have enough to do
-SENT_S = 0.002  # work that is sent ahead to one process: it cannot be had back
-MOST_SENT = 16
+SENT_S = (
+    0.01  # work that is sent ahead to one process, so that it need not wait for us: it cannot be had back
+)
+MOST_SENT = 32
 MOST_AHEAD = 200
 WORTH_A_PROCESS_S = 0.0005  # jobs shorter than this keep one process, and this one, busy
 STUCK_S = 0.5  # without an answer: what waits here may be done elsewhere
@@ -116,6 +118,7 @@ class Lane:
         self._may_be_more = True  # in the queue
         self._is_draining = False
         self._answered_at = 0.0
+        self._exchange_s = 0.0  # that a statement took lately
         self._default_timeout_s: int | None = None
         self._peak_kb = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -234,6 +237,7 @@ class Lane:
         limit = min(BATCH, self._room())
         if limit:
             self._may_be_more = False
+        begun_at = asyncio.get_running_loop().time()
         try:
             if labelled:
                 await self._queue.complete(labelled)
@@ -248,6 +252,7 @@ class Lane:
             self._done[:0] = done
             self._may_be_more = True
             raise
+        self._exchange_s += (asyncio.get_running_loop().time() - begun_at - self._exchange_s) * 0.2
         for job, _ in done:
             del self._held[str(job.claim.id)]
         for job_id in answer.lost:
@@ -292,7 +297,9 @@ class Lane:
         count = self._processes()
         wanted = max(1, count) * self._window(script)
         if script is not None and script.mean_s:
-            wanted += min(MOST_AHEAD, int(AHEAD_S * max(1, count) / script.mean_s))
+            # What is done before the next jobs are here counts double: then there shall be as much again.
+            ahead_s = AHEAD_S + 2 * self._exchange_s
+            wanted += min(MOST_AHEAD, int(ahead_s * max(1, count) / script.mean_s))
         if count < self._worker.slots and self._is_worth_a_process(script):
             wanted += min(STARTS, self._worker.slots - count)
         return self._may_begin(max(0, wanted - len(self._held) + len(self._done)))
