@@ -71,20 +71,25 @@ class Group:
     def __init__(self, version: int, folders: Mapping[str, Path], limits: GroupLimits) -> None:
         self._version = version
         self._folders = folders
+        self._to_give = [folder / "cgroup.procs" for folder in dict.fromkeys(folders.values())]
+        self._to_give.append(folders["memory"] / ("memory.events" if version == 2 else "memory.oom_control"))
         self._limits = GroupLimits()
-        self.join_fds: list[int] = []  # a process that writes 0 to each is in the group
-        self.events_fd = -1  # to read: "oom_kill N" says how often the kernel killed one of its processes
-        with contextlib.ExitStack() as on_error:
-            on_error.callback(self.close)
-            for folder in dict.fromkeys(folders.values()):
-                self.join_fds.append(os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
-            events = folders["memory"] / ("memory.events" if version == 2 else "memory.oom_control")
-            self.events_fd = os.open(events, os.O_RDONLY | os.O_CLOEXEC)
-            if version == 2:
-                _write(folders["memory"] / "memory.swap.max", "0", is_optional=True)
-                _write(folders["memory"] / "memory.oom.group", "1", is_optional=True)
-            self.hold_to(limits)
-            on_error.pop_all()
+        if version == 2:
+            _write(folders["memory"] / "memory.swap.max", "0", is_optional=True)
+            _write(folders["memory"] / "memory.oom.group", "1", is_optional=True)
+        self.hold_to(limits)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[list[int]]:
+        """Descriptors to give away, open inside the block: a process that writes 0 to all but the last is in the group;
+        the last is to be read: "oom_kill N" says how often the kernel killed one of its processes. Raises OSError."""
+        with contextlib.ExitStack() as kept:
+            fds = []
+            for path in self._to_give:
+                flags = os.O_RDONLY if path is self._to_give[-1] else os.O_WRONLY
+                fds.append(os.open(path, flags | os.O_CLOEXEC))
+                kept.callback(os.close, fds[-1])
+            yield fds
 
     def hold_to(self, limits: GroupLimits) -> None:
         """Let these limits hold from now on. Costs nothing when they do already. Raises OSError."""
@@ -116,17 +121,9 @@ class Group:
 
     def remove(self) -> None:
         """Raises OSError, as long as a process is in it for instance."""
-        self.close()
         for folder in dict.fromkeys(self._folders.values()):
             with contextlib.suppress(FileNotFoundError):
                 folder.rmdir()
-
-    def close(self) -> None:
-        """Let go of the descriptors."""
-        fds, self.join_fds, self.events_fd = [*self.join_fds, self.events_fd], [], -1
-        for fd in fds:
-            if fd != -1:
-                os.close(fd)
 
     def _limit_memory(self, size: int | None) -> None:
         folder = self._folders["memory"]

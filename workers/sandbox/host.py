@@ -16,12 +16,13 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from workers.job_process import packets, processes
 from workers.sandbox import cgroups, ownership
-from workers.sandbox.cgroups import GroupLimits, Groups, NoGroups
+from workers.sandbox.cgroups import Group, GroupLimits, Groups, NoGroups
 from workers.sandbox.program_run import Run, Sandbox
 from workers.sandbox.programs import (
     ISOLATIONS,
@@ -462,8 +463,7 @@ class JobHost:
             request["share"] = share
         if writable:
             request["writable"] = list(writable)
-        fds = [] if sandbox.group is None else [*sandbox.group.join_fds, sandbox.group.events_fd]
-        self._tell(request, fds)
+        self._tell(request, sandbox.group)
 
     def _taken(self, sandbox: Sandbox) -> Sandbox:
         sandbox.is_used = True
@@ -624,20 +624,28 @@ class JobHost:
         self._loop.add_reader(ours, self._on_message)
         return None, hello.get("note")
 
-    def _tell(self, message: dict[str, Any], fds: Sequence[int] = (), server: int | None = None) -> None:
-        """`fds` go along. `server`: the number of the one it is for, the present one if not said."""
+    def _tell(self, message: dict[str, Any], group: Group | None = None, server: int | None = None) -> None:
+        """The descriptors of `group` go along. `server`: the number of the one it is for, the present one if not said."""
         server = self._server_number if server is None else server
         if self._control is None or server != self._server_number:
             return
         packet = b"M" + json.dumps(message).encode()
+        with contextlib.ExitStack() as kept:
+            try:
+                fds = [] if group is None else kept.enter_context(group.opened())
+            except OSError as error:
+                reason = f"its control group cannot be opened: {error}"
+                self._loop.call_soon(self._on_failed_spawn, message["id"], reason)
+                return
+            self._send(packet, fds, partial(self._tell, message, group, server))
+
+    def _send(self, packet: bytes, fds: Sequence[int], again: Callable[[], None]) -> None:
+        assert self._control is not None
         try:
-            if fds:
-                socket.send_fds(self._control, [packet], fds)
-            else:
-                self._control.send(packet)
+            socket.send_fds(self._control, [packet], fds)
         except BlockingIOError:
             # It reads requests as fast as it can; a full socket means hundreds of them wait.
-            self._loop.call_later(0.005, self._tell, message, fds, server)
+            self._loop.call_later(0.005, again)
         except OSError:
             pass  # end of file follows
 

@@ -139,8 +139,11 @@ def test_a_group_of_version_2_is_limited_as_a_whole(tree: Path) -> None:
     assert said == {"memory.max": str(256 * MB), "memory.swap.max": "0", "memory.oom.group": "1"}
     assert (folder / "pids.max").read_text() == "50"
     assert (folder / "cpu.max").read_text() == "150000 100000"
-    assert len(group.join_fds) == 1
-    group.close()
+    with group.opened() as fds:
+        assert [Path(os.readlink(f"/proc/self/fd/{fd}")).name for fd in fds] == [
+            "cgroup.procs",
+            "memory.events",
+        ]
 
 
 def test_only_what_changes_is_written_again(tree: Path) -> None:
@@ -153,7 +156,6 @@ def test_only_what_changes_is_written_again(tree: Path) -> None:
     assert (folder / "memory.max").read_text().startswith(str(64 * MB))
     assert (folder / "cpu.max").read_text().startswith("max 100000")
     assert (folder / "pids.max").read_text() == "untouched"
-    group.close()
 
 
 def test_version_2_is_left_alone_where_nobody_delegated_it(tree: Path) -> None:
@@ -234,12 +236,13 @@ def test_a_group_tells_how_often_the_kernel_killed(place: Place) -> None:
     groups = Groups(place, GroupLimits(memory_bytes=32 * MB))
     group = groups.take()
     code = "import os; [os.write(int(fd), b'0') for fd in os.sys.argv[1:]]; x = bytearray(64 << 20)"
-    argv = [sys.executable, "-I", "-S", "-c", code, *map(str, group.join_fds)]
+    with group.opened() as (*join, events):
+        argv = [sys.executable, "-I", "-S", "-c", code, *map(str, join)]
 
-    ended = subprocess.run(argv, pass_fds=group.join_fds)
+        ended = subprocess.run(argv, pass_fds=join)
 
-    assert ended.returncode == -signal.SIGKILL
-    assert re.search(rb"^oom_kill [1-9]", os.pread(group.events_fd, 4096, 0), re.MULTILINE)
+        assert ended.returncode == -signal.SIGKILL
+        assert re.search(rb"^oom_kill [1-9]", os.pread(events, 4096, 0), re.MULTILINE)
     groups.give_back(group)
     groups.close()
 
@@ -257,8 +260,9 @@ def test_a_host_leaves_no_group_behind(place: Place, isolated: Jobs) -> None:
 
 
 def join(group: Group, process: subprocess.Popen[bytes]) -> None:
-    for fd in group.join_fds:
-        os.write(fd, str(process.pid).encode())
+    with group.opened() as (*fds, _):
+        for fd in fds:
+            os.write(fd, str(process.pid).encode())
 
 
 @pytest.mark.parametrize("user", ["root", "nobody"])
@@ -290,8 +294,10 @@ first = Groups(own_place(), GroupLimits(memory_bytes=1 << 28, processes=10))
 second = Groups(own_place(), GroupLimits(memory_bytes=1 << 28))
 print(here(), below())
 group = first.take()
-join = lambda: os.write(group.join_fds[0], b"0")
-print(subprocess.check_output(["cat", "/proc/self/cgroup"], preexec_fn=join, text=True).strip().rpartition("/")[2])
+with group.opened() as fds:
+    join = lambda: os.write(fds[0], b"0")
+    joined = subprocess.check_output(["cat", "/proc/self/cgroup"], preexec_fn=join, text=True)
+print(joined.strip().rpartition("/")[2])
 first.give_back(group)
 first.close()
 print(here())
