@@ -44,6 +44,18 @@ def is_dedicated(extra: Mapping[str, Any]) -> bool:
     return extra.get("dedicated_worker") is True
 
 
+def wished(extra: Mapping[str, Any], wish: Any) -> dict[str, Any]:
+    """These further settings with a dedicated worker (`wish` is true) or without one (false or None).
+
+    Raises BadRequest: the wish is something else.
+    """
+    if wish is not None and not isinstance(wish, bool):
+        raise BadRequest("dedicated_worker should be true or false")
+    if wish:
+        return {**extra, "dedicated_worker": True}
+    return {name: value for name, value in extra.items() if name != "dedicated_worker" or value is not True}
+
+
 def parse(entry: str) -> Dedicated:
     """`acme:f/ops/report` or `acme:flow/f/ops/report`. Raises BadRequest for anything else."""
     workspace_id, separator, path = entry.strip().partition(":")

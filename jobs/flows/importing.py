@@ -6,7 +6,17 @@ from jobs.flows import text
 from jobs.flows.value import fill_ids, parse_flow_value
 
 # What of a document is kept; the rest (path, edited_by, ...) says where it was, not what it is.
-FIELDS = ("summary", "description", "value", "schema", "tag", "timeout", "priority", "labels")
+FIELDS = (
+    "summary",
+    "description",
+    "value",
+    "schema",
+    "tag",
+    "timeout",
+    "priority",
+    "labels",
+    "dedicated_worker",
+)
 
 
 def flow_from_text(document: str) -> dict[str, Any]:

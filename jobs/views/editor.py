@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from jobs import drafts, languages, listings, path_completion, runs, scripts, tags
+from jobs import dedicated, drafts, languages, listings, path_completion, runs, scripts, tags
 from jobs.listings import JobFilters
 from jobs.models import Draft, JobKind, Language, Script, ScriptKind
 from jobs.shapes import JobRow, hash_hex
@@ -159,6 +159,7 @@ def script_value(script: Script) -> dict[str, Any]:
         "priority": script.priority,
         "envs": script.envs,
         "labels": script.labels,
+        "dedicated_worker": dedicated.is_dedicated(script.extra) or None,
     }
 
 
@@ -311,7 +312,7 @@ def draft_from(path: str, value: dict[str, Any], live: Script | None) -> scripts
         is_template=live.is_template if live else False,
         visible_to_runner_only=live.visible_to_runner_only if live else None,
         on_behalf_of_email=live.on_behalf_of_email if live else None,
-        extra=live.extra if live else {},
+        extra=dedicated.wished(live.extra if live else {}, value.get("dedicated_worker")),
     )
 
 

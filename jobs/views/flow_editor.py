@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from jobs import drafts, flow_runs, languages, listings, runs, scripts, tags
+from jobs import dedicated, drafts, flow_runs, languages, listings, runs, scripts, tags
 from jobs.flows import deployed, peeking, trying
 from jobs.flows.text import BadText, flow_from_text, to_yaml
 from jobs.flows.value import BadFlow, ScriptRef, SubFlow, parse_flow_value
@@ -170,6 +170,7 @@ def flow_value(flow: Flow, version: FlowVersion) -> dict[str, Any]:
         "timeout": flow.timeout,
         "priority": flow.priority,
         "labels": flow.labels,
+        "dedicated_worker": dedicated.is_dedicated(flow.extra) or None,
     }
 
 
@@ -305,7 +306,7 @@ def draft_from(path: str, value: dict[str, Any], live: Flow | None) -> deployed.
         labels=_texts(value, "labels"),
         visible_to_runner_only=live.visible_to_runner_only if live else None,
         on_behalf_of_email=live.on_behalf_of_email if live else None,
-        extra=live.extra if live else {},
+        extra=dedicated.wished(live.extra if live else {}, value.get("dedicated_worker")),
     )
 
 

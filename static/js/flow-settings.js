@@ -22,7 +22,8 @@ export function settings(on, doc, known) {
       ${number(on, ["priority"], "Priority", { unit: "1 to 100", max: 100 })}
       ${choice(on, v("early_return"), "Early return", steps, { hint: "Callers who wait get this step's result; the flow goes on.", empty: "No: the last result" })}
     </div>
-    ${section("Running", Boolean(doc.value.same_worker || doc.value.preserve_step_tags || doc.value.skip_expr || doc.value.concurrent_limit || doc.value.cache_ttl), html`
+    ${section("Running", Boolean(doc.dedicated_worker || doc.value.same_worker || doc.value.preserve_step_tags || doc.value.skip_expr || doc.value.concurrent_limit || doc.value.cache_ttl), html`
+      ${toggle(on, ["dedicated_worker"], "Dedicated worker", { hint: "Its steps in Python, TypeScript and Deno stay loaded, on workers whose group names this flow." })}
       ${toggle(on, v("same_worker"), "All steps on one worker", { hint: "They share the folder ./shared." })}
       ${toggle(on, v("preserve_step_tags"), "Steps keep their own tags")}
       ${number(on, v("cache_ttl"), "Cache for", { unit: "seconds", min: 1, hint: "The same inputs give the kept result." })}

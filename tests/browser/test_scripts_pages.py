@@ -397,6 +397,22 @@ def test_deploying_shows_the_difference_and_settings_first(
 
 
 @pytest.mark.browser
+def test_a_dedicated_worker_is_asked_for_in_the_settings(ada_page: Page, ada: Person, greet: Script) -> None:
+    ada_page.goto(ada.url(f"scripts/{greet.path}/edit/"))
+    ada_page.get_by_role("button", name="Settings").click()
+    ada_page.get_by_role("switch", name="Dedicated worker").check()
+    ada_page.get_by_role("button", name="Done").click()
+    ada_page.get_by_role("button", name="Deploy", exact=True).click()
+    expect(ada_page.get_by_text("Settings changed: dedicated_worker.")).to_be_visible()
+    ada_page.get_by_role("dialog").get_by_role("button", name="Deploy").click()
+    ada_page.wait_for_url(ada.url(f"scripts/{greet.path}/"))
+
+    assert Script.objects.get(path=greet.path, workspace=ada.workspace, archived=False).extra == {
+        "dedicated_worker": True
+    }
+
+
+@pytest.mark.browser
 def test_a_version_deployed_meanwhile_is_shown_and_can_be_replaced(
     ada_page: Page, ada: Person, greet: Script
 ) -> None:

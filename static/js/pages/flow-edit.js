@@ -404,7 +404,7 @@ async function readYaml() {
   const fault = model.malformed(answer.value.value);
   if (fault) return yamlSays({ message: fault });
   answer.value.value = model.withIds(answer.value.value);
-  const next = { ...Object.fromEntries(["summary", "description", "tag", "timeout", "priority", "labels"].map((k) => [k, answer.value[k] ?? (k === "summary" || k === "description" ? "" : null)])), value: answer.value.value, schema: whole(answer.value.schema) };
+  const next = { ...Object.fromEntries(["summary", "description", "tag", "timeout", "priority", "labels", "dedicated_worker"].map((k) => [k, answer.value[k] ?? (k === "summary" || k === "description" ? "" : null)])), value: answer.value.value, schema: whole(answer.value.schema) };
   if (JSON.stringify(sorted(next)) === JSON.stringify(sorted(doc()))) return;
   yamlFor = next;
   change(next, { tag: "yaml" });

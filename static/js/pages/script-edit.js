@@ -33,6 +33,7 @@ function read(field) {
   switch (field.dataset.as) {
     case "number": return text === "" ? null : Number(text);
     case "list": { const list = text.split(",").map((x) => x.trim()).filter(Boolean); return list.length ? list : null; }
+    case "flag": return field.checked || null;
     case "lines": { const list = text.split("\n").map((x) => x.trim()).filter(Boolean); return list.length ? list : null; }
     default: return field.dataset.setting === "tag" ? text || null : field.value;
   }
@@ -301,7 +302,7 @@ $("see-other")?.addEventListener("click", () => {
 $("deploy").addEventListener("click", () => {
   if (name && !name.reportValidity()) return;
   const now = collect(), before = state.deployed || {};
-  const names = ["summary", "description", "language", "kind", "tag", "timeout", "priority", "envs", "labels"];
+  const names = ["summary", "description", "language", "kind", "tag", "timeout", "priority", "envs", "labels", "dedicated_worker"];
   const same = (a, b) => JSON.stringify(a || null) === JSON.stringify(b || null);
   const changes = state.deployed ? names.filter((k) => !same(now[k], before[k])) : [];
   $("deploy-settings").textContent = changes.length ? `Settings changed: ${changes.join(", ")}.` : state.deployed ? "" : "The first version of this script.";

@@ -253,6 +253,26 @@ def test_settings_that_the_editor_does_not_show_survive_it(call, alice):
     assert Script.objects.get(path="u/alice/kept", archived=False).extra == {"concurrent_limit": 2}
 
 
+def test_a_script_gets_a_dedicated_worker_and_loses_it_again(call, alice):
+    body = {"path": "u/alice/warm", "base": None}
+    call("deploy", {**body, "value": {**value("def main(): 1"), "dedicated_worker": True}})
+    first = Script.objects.get(path="u/alice/warm", archived=False)
+    call("deploy", {**body, "base": first.hash_hex, "value": value("def main(): 2")})
+    second = Script.objects.get(path="u/alice/warm", archived=False)
+
+    assert (first.extra, second.extra) == ({"dedicated_worker": True}, {})
+
+
+@pytest.mark.parametrize(("language", "wish"), [("bash", True), ("python3", "yes")])
+def test_a_dedicated_worker_that_cannot_be_is_refused(call, language, wish):
+    code = {**value("echo 1"), "language": language, "dedicated_worker": wish}
+
+    answer = call("deploy", {"path": "u/alice/cold", "base": None, "value": code})
+
+    assert answer.status_code == 400 and b"dedicated_worker" in answer.content
+    assert not Script.objects.filter(path="u/alice/cold").exists()
+
+
 def test_a_version_deployed_meanwhile_is_shown_before_it_is_replaced(call, alice, greet):
     theirs = scripts.deploy_script(
         alice,

@@ -197,6 +197,16 @@ def test_deploying_makes_the_flow_live_and_ends_the_draft(post, alice, acme):
     assert not Draft.objects.exists()
 
 
+def test_a_flow_gets_a_dedicated_worker_and_loses_it_again(post, alice, acme):
+    body = {"path": "u/alice/pay", "was": "", "message": ""}
+    post("deploy", {**body, "base": None, "value": holds(code(), dedicated_worker=True)})
+    first = Flow.objects.get(path="u/alice/pay")
+    post("deploy", {**body, "base": first.version_id, "value": holds(code())})
+
+    assert first.extra == {"dedicated_worker": True}
+    assert Flow.objects.get(path="u/alice/pay").extra == {}
+
+
 def test_deploying_again_keeps_what_the_editor_does_not_show(post, alice, bill):
     Flow.objects.update(visible_to_runner_only=True, extra={"ws_error_handler_muted": True})
 
