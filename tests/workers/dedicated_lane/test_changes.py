@@ -1,0 +1,44 @@
+"""Warm processes of a worker that runs, while the configuration of its group changes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.tenancy import make_account, make_workspace
+from tests.workers.dedicated_lane.conftest import TAG
+from workers import groups
+from workspaces.access import Identity
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def configure(transactional_db: None) -> Callable[..., groups.Change]:
+    """Write the configuration of group `default`."""
+    make_account("root@example.com", super_admin=True)
+    make_workspace("admins", admin="root@example.com")
+    root = Identity(email="root@example.com", super_admin=True)
+    return lambda **config: groups.update(name="default", config=config, actor=root)
+
+
+def test_new_variables_and_limits_of_the_group_reach_scripts_that_are_loaded(
+    configure: Any, deploy: Any, run: Any, start_process: Any, outcomes: Any, wait_until: Any
+) -> None:
+    code = (
+        "import os, resource\nn = 0\n"
+        "def main():\n    global n\n    n += 1\n"
+        "    return [n, os.environ.get('REGION'), resource.getrlimit(resource.RLIMIT_NOFILE)[0]]\n"
+    )
+    script = deploy(code)
+    configure(dedicated_workers=[TAG], env_vars_static={"REGION": "eu"})
+    start_process()
+    first = outcomes([run(script), run(script)])
+
+    configure(dedicated_workers=[TAG], env_vars_static={"REGION": "us"}, job_limits={"open_files": 99})
+
+    assert [result[:2] for result in first] == [[1, "eu"], [2, "eu"]]
+    count, _, limit = wait_until(
+        lambda: next((one for one in outcomes([run(script)]) if one[1] == "us"), None), timeout_s=40
+    )
+    assert (count, limit) == (1, 99)
