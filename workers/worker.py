@@ -142,16 +142,17 @@ class Worker:
                 asyncio.create_task(self._keep_leases(), name="heartbeat"),
                 asyncio.create_task(self._keep_pinging(), name="ping"),
             ]
+            if self._reconfigured is not None:
+                # From here on, so that an init script that hangs can be put right.
+                background.append(asyncio.create_task(self._follow_group(), name="group"))
             if not self._draining.is_set() and not await self._prepare_host():
-                return 1
+                return self._exit_code or 1
             if self._housekeeping is not None:
                 background.append(asyncio.ensure_future(self._housekeeping()))
             if self.options.periodic_script.strip() and self.options.periodic_interval_s is not None:
                 background.append(
                     asyncio.create_task(self._keep_looking_after_host(self.options.periodic_interval_s))
                 )
-            if self._reconfigured is not None:
-                background.append(asyncio.create_task(self._follow_group(), name="group"))
             await self._work()
             return await self._leave(drain_timeout_s)
         finally:
@@ -264,9 +265,14 @@ class Worker:
             # With the time, so that one that hangs is told from one that has just begun.
             self._note = f"running the init script since {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
             await self._ping()
+            note = self._note
             problem = await self._host_scripts.prepare()
-            self._note = ""
-        if problem:
+            if self._note == note:
+                self._note = ""
+        if problem and self._exit_code:  # stopped, for a new configuration
+            with contextlib.suppress(QueueAway):
+                await self._queue.leave()
+        elif problem:
             self._state, self._init_log = "failed", problem
             await self._ping()
         return not problem
@@ -300,6 +306,8 @@ class Worker:
         reasons = group_config.restart_reasons(self.options.config, config)
         if reasons:
             self._leave_for(f"restarting to apply {', '.join(reasons)}", exit_code=RESTART_CODE)
+            if self._state == "starting":
+                self._host_scripts.stop()
             return
         assert self._reconfigured is not None
         self.options = self._reconfigured(config)
@@ -515,7 +523,9 @@ class Worker:
             runtimes=self._runtimes,
             slots=self.options.slots,
             wm_version=self.options.version,
-            busy_slots=min(self.options.slots, len(self._held) - self._host_scripts.running_count + self._lanes.busy),
+            busy_slots=min(
+                self.options.slots, len(self._held) - self._host_scripts.running_count + self._lanes.busy
+            ),
             jobs_executed=self.jobs_executed,
             current_job_id=current[0] if current else None,
             last_job_id=self._last_claim.id if self._last_claim else None,

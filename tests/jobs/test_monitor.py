@@ -62,12 +62,17 @@ def test_after_the_last_restart_it_fails_with_the_reason(
     assert "reason: RestartLimit (3)" in done.result["error"]["message"]
 
 
-def test_an_init_script_is_not_started_again(lost_job: Callable[..., queue.Claim]) -> None:
-    claim = lost_job(tag="init_script")
+@pytest.mark.parametrize(
+    ("tag", "reason"), [("init_script", "InitScript"), ("periodic_bash_script", "PeriodicScript")]
+)
+def test_a_script_that_looks_after_a_host_is_not_started_again(
+    lost_job: Callable[..., queue.Claim], tag: str, reason: str
+) -> None:
+    claim = lost_job(tag=tag)
 
     monitor.recover()
 
-    assert "reason: InitScript" in CompletedJob.objects.get(pk=claim.id).result["error"]["message"]
+    assert f"reason: {reason}" in CompletedJob.objects.get(pk=claim.id).result["error"]["message"]
 
 
 def test_a_job_with_heartbeats_is_left_alone(make_job: Make) -> None:

@@ -177,3 +177,19 @@ def test_a_worker_that_is_told_to_leave_while_it_waits_to_start_again_finishes_a
 
     assert process.wait(timeout=30) == 0
     assert finished(running).result == "done"
+
+
+def test_an_init_script_that_hangs_is_put_right_by_another_configuration(
+    configure: Any, start_process: StartProcess, wait_until: Any
+) -> None:
+    configure(init_bash="sleep 1000")
+    process = start_process(ready=False)
+    wait_until(
+        lambda: WorkerPing.objects.filter(state_note__startswith="running the init").exists(), timeout_s=40
+    )
+
+    configure(init_bash="true")
+
+    assert process.wait(timeout=30) == RESTART_CODE
+    assert not WorkerPing.objects.exists()
+    assert CompletedJob.objects.get().status == JobStatus.CANCELED

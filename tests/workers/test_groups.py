@@ -1,11 +1,12 @@
 """Who writes configurations of worker groups, and what is kept of it."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
 from jobs import wakeups
 from tests.tenancy import make_account, make_workspace
@@ -121,6 +122,28 @@ def test_a_dedicated_script_that_does_not_exist_is_reported() -> None:
         "dedicated script acme:f/team/nowhere does not exist yet: its workers have nothing to do until it is deployed",
         "dedicated flow acme:flow/f/team/nowhere does not exist yet: its workers have nothing to do until it is deployed",
     ]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_write_at_once_the_second_sees_what_the_first_wrote() -> None:
+    at_once = threading.Barrier(2)
+
+    def write(number: int) -> None:
+        try:
+            at_once.wait()
+            groups.update(name="gpu", config={"cache_clear": number}, actor=ROOT)
+        finally:
+            connection.close()
+
+    writers = [threading.Thread(target=write, args=[number]) for number in (1, 2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+
+    first, second = (entry[4]["changes"][0] for entry in audited())
+    assert (first["before"], second["before"]) == (None, first["after"])
+    assert groups.get("gpu") == {"cache_clear": second["after"]}
 
 
 @pytest.mark.django_db(transaction=True)
