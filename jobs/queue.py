@@ -288,7 +288,12 @@ def append_log(claim: tuple[UUID, int], text: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             sql.load("append_logs"),
-            {"ids": [claim[0]], "attempts": [claim[1]], "logs": [text.replace("\x00", "")]},
+            {
+                "ids": [claim[0]],
+                "attempts": [claim[1]],
+                "logs": [text.replace("\x00", "")],
+                "secret_reads": [None],
+            },
         )
         if cursor.rowcount == 0:
             raise LeaseLost(f"claim {claim[1]} of job {claim[0]} is over; its output was dropped")

@@ -41,6 +41,25 @@ class LogPiece:
 
     lease: Lease
     text: str
+    secret_reads: int = 0  # how many reads of secrets by the job this worker knows of: those are masked in it
+
+
+@dataclass(frozen=True, slots=True)
+class SecretReads:
+    """Secrets that a job has read while it runs."""
+
+    count: int  # of the reads
+    secrets: frozenset[str] = field(repr=False)  # plain values
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What became of pieces of output."""
+
+    accepted: frozenset[Lease]
+    unmasked: Mapping[
+        Lease, SecretReads
+    ]  # not appended: the job has read secrets that the worker did not know of
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +162,7 @@ class JobQueue(Protocol):
     async def heartbeat(self, held: Sequence[tuple[Lease, int | None]]) -> dict[Lease, CancelRequest | None]:
         """Extend these leases, each with its memory peak in kB if known. Those missing from the answer are lost."""
 
-    async def append_logs(self, pieces: Sequence[LogPiece]) -> set[Lease]:
+    async def append_logs(self, pieces: Sequence[LogPiece]) -> Appended:
         """Append output, once, however long the queue is away. Leases missing from the answer are lost."""
 
     async def set_preprocessed(self, lease: Lease, args: str) -> None:

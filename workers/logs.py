@@ -5,7 +5,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from workers.job_queue import Lease, LogPiece
+from workers.job_queue import Appended, Lease, LogPiece, SecretReads
 from workers.masking import Masker
 
 logger = logging.getLogger(__name__)
@@ -15,7 +15,7 @@ COALESCE_S = 0.03
 _PIECE_CHARS = 512 * 1024  # of one job in one statement
 _STATEMENT_CHARS = 4 * 1024 * 1024
 
-Append = Callable[[Sequence[LogPiece]], Awaitable[set[Lease]]]
+Append = Callable[[Sequence[LogPiece]], Awaitable[Appended]]
 
 
 class LogWriter:
@@ -67,16 +67,19 @@ class LogWriter:
             del self._waiting[lease]
             if log.has_text:
                 self._waiting[lease] = log  # behind the others
-            pieces.append(LogPiece(lease, text))
+            pieces.append(LogPiece(lease, text, log.secret_reads))
             sent.append(log)
             if room <= 0:
                 break
-        accepted: set[Lease] = set()
+        answer = Appended(frozenset(), {})
         try:
-            accepted = await self._append(pieces)
+            answer = await self._append(pieces)
         finally:
             for log in sent:
-                log.sent(accepted=log.lease in accepted)
+                if log.lease in answer.unmasked:
+                    log.was_unmasked(answer.unmasked[log.lease])
+                else:
+                    log.sent(accepted=log.lease in answer.accepted)
 
     def has_output(self, log: "JobLog") -> None:
         """`log` has text to send."""
@@ -103,10 +106,14 @@ class JobLog:
     def __init__(self, writer: LogWriter, lease: Lease) -> None:
         self.lease = lease
         self._writer = writer
+        self.secret_reads = 0  # by the job while it runs; what was read in them is masked
+        self._secrets: set[str] = set()
         self._masker = Masker(())
+        self._taken = ""  # on the way to the database
         self._parts: list[str] = []
         self._total = 0  # characters accepted so far
         self._truncated = False
+        self._ended = False
         self._in_flight = False
         self._lost = False
 
@@ -116,8 +123,13 @@ class JobLog:
         return bool(self._parts)
 
     def mask(self, secrets: Iterable[str]) -> None:
-        """Hide these values in everything written from now on."""
-        self._masker = Masker(secrets)
+        """Hide these values, too, in everything that is not sent yet."""
+        self._secrets.update(secrets)
+        unsent = "".join(self._parts) + self._masker.end()
+        self._masker = Masker(self._secrets)
+        is_whole = self._ended or self._truncated  # then nothing is kept back for what may follow
+        masked = self._masker.mask(unsent) if is_whole else self._masker.feed(unsent)
+        self._parts = [masked] if masked else []
 
     def write(self, text: str) -> None:
         """Append output of the job; never blocks. Masks secrets, cuts off what exceeds the limit and says so."""
@@ -144,6 +156,7 @@ class JobLog:
 
     def end(self) -> None:
         """No more will come: what was kept back is sent, too."""
+        self._ended = True
         self._accept(self._masker.end())
 
     async def finish(self) -> None:
@@ -160,16 +173,24 @@ class JobLog:
         self._in_flight = True
         text = "".join(self._parts)
         self._parts = [text[limit:]] if len(text) > limit else []
-        text = text[:limit]
-        return text
+        self._taken = text[:limit]
+        return self._taken
 
     def sent(self, *, accepted: bool) -> None:
         """For the writer: the piece it took has been answered."""
         self._in_flight = False
+        self._taken = ""
         if not accepted:
             self.abandon()
         elif self._parts:
             self._writer.has_output(self)
+
+    def was_unmasked(self, reads: SecretReads) -> None:
+        """For the writer: the piece it took was not stored, because secrets may be in it that we did not know of."""
+        self._parts.insert(0, self._taken)
+        self.secret_reads = reads.count
+        self.mask(reads.secrets)
+        self.sent(accepted=True)
 
 
 class SilentLog(JobLog):

@@ -31,10 +31,22 @@ from jobs.queue import (
 from jobs.turns import Turns
 from workers import failures, group_config
 from workers.group_config import GroupConfig
-from workers.job_queue import CancelRequest, Exchange, Lease, LogPiece, QueueAway, WorkerReport
+from workers.job_queue import (
+    Appended,
+    CancelRequest,
+    Exchange,
+    Lease,
+    LogPiece,
+    QueueAway,
+    SecretReads,
+    WorkerReport,
+)
 from workers.pg_flows import PgFlowStore
 from workers.pg_lane import Lane
 from workers.pg_options import PgOptionStore
+from workers.preparing import while_database_is_away
+from workers.threads import in_thread
+from workspaces import variables
 
 logger = logging.getLogger(__name__)
 
@@ -188,7 +200,7 @@ class PgJobQueue:
             (row[0], row[1]): CancelRequest(row[2], row[3]) if row[2] is not None else None for row in rows
         }
 
-    async def append_logs(self, pieces: Sequence[LogPiece]) -> set[Lease]:
+    async def append_logs(self, pieces: Sequence[LogPiece]) -> Appended:
         waiting = {piece.lease: piece for piece in pieces}
         appended: set[Lease] = set()
         perhaps_sent = False
@@ -210,7 +222,13 @@ class PgJobQueue:
                 appended.update(lease for lease in waiting if lease[0] in ends)
                 break
         await self.tell_watchers(lease[0] for lease in appended)
-        return appended
+        unmasked = {}
+        for piece in pieces:
+            if piece.lease not in appended:  # lost, most likely
+                reads = await _secret_reads(piece.lease[0])
+                if reads.count != piece.secret_reads:
+                    unmasked[piece.lease] = reads
+        return Appended(frozenset(appended), unmasked)
 
     async def _append_logs(self, pieces: Iterable[LogPiece]) -> dict[UUID, int]:
         pieces = list(pieces)
@@ -220,6 +238,7 @@ class PgJobQueue:
                 "ids": [piece.lease[0] for piece in pieces],
                 "attempts": [piece.lease[1] for piece in pieces],
                 "logs": [piece.text for piece in pieces],
+                "secret_reads": [piece.secret_reads for piece in pieces],
             },
         )
         return {row[0]: row[1] for row in rows}
@@ -368,3 +387,8 @@ def _ended(completions: Sequence[Completion]) -> dict[str, Any]:
         "statuses": [completion.status for completion in completions],
         "results": [completion.result for completion in completions],
     }
+
+
+async def _secret_reads(job_id: UUID) -> SecretReads:
+    count, secrets = await while_database_is_away(lambda: in_thread(variables.secrets_read_by, job_id))
+    return SecretReads(count, frozenset(secrets))

@@ -329,6 +329,12 @@ class AuditEntry(models.Model):
                 name="audit_login_failure_idx",
                 condition=models.Q(operation="users.login_failure"),
             ),
+            # Looked at before output of a job is stored (jobs/sql/append_logs.sql).
+            models.Index(
+                fields=["span"],
+                name="audit_secret_reads_idx",
+                condition=models.Q(operation="variables.decrypt_secret"),
+            ),
             # The history of a worker group, on its page.
             models.Index(
                 fields=["resource", "-id"],

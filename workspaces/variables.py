@@ -3,8 +3,10 @@
 A secret is encrypted at rest, is never part of a list, and each time its value is read an audit entry says by whom.
 """
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
@@ -16,9 +18,10 @@ from workspaces.access import Caller, Right
 from workspaces.acls import check_extra_perms
 from workspaces.errors import BadRequest, Conflict, PermissionDenied
 from workspaces.labels import check_labels
-from workspaces.models import ActionKind, Variable
+from workspaces.models import ActionKind, AuditEntry, Variable
 
 SCOPE = "variables"
+DECRYPT_SECRET = "variables.decrypt_secret"  # in the audit log; jobs/sql/append_logs.sql looks for it
 MAX_VALUE = 5_000_000  # characters; larger things belong in object storage
 
 
@@ -84,8 +87,22 @@ def read_value(caller: Caller, variable: Variable) -> str:
             "cannot read secrets outside of a job"
         )
     plain = secrets.decrypt(caller.workspace_id, variable.value)
-    audit.record(caller, "variables.decrypt_secret", ActionKind.EXECUTE, resource=variable.path)
+    audit.record(caller, DECRYPT_SECRET, ActionKind.EXECUTE, resource=variable.path)
     return plain
+
+
+def secrets_read_by(job_id: UUID) -> tuple[int, set[str]]:
+    """How often a job has read secrets so far, and what they are (as long as they stay as they were)."""
+    reads = AuditEntry.objects.filter(span=str(job_id), operation=DECRYPT_SECRET)
+    found = list(reads.values_list("workspace_id", "resource"))
+    plain = set()
+    for workspace_id, path in set(found):
+        for value in Variable.objects.filter(
+            workspace_id=workspace_id, path=path, is_secret=True
+        ).values_list("value", flat=True):
+            with suppress(secrets.CannotDecrypt):  # it was given another key or value since
+                plain.add(secrets.decrypt(workspace_id, value))
+    return len(found), plain
 
 
 def get_value(caller: Caller, path: str) -> str:
