@@ -93,12 +93,13 @@ class Lane:
         may_begin: Callable[[int], int],
         begun: Callable[[int], None],
         recorded: Callable[[Sequence[UUID]], None],
+        occupied: Callable[[bool], None],
     ) -> None:
         """`run_whole` runs a job the ordinary way; call `whole_ended` when it is over. `known` are the jobs that the
         worker holds besides.
 
-        `may_begin` says how many of so many further jobs may begin on this worker; `begun` is told how many have, and
-        `recorded` which results are in the database.
+        `may_begin` says how many of so many further jobs may begin on this worker; `begun` is told how many have,
+        `recorded` which results are in the database, `occupied` that a process has something to do or has no more.
         """
         self.dedicated = dedicated
         self._worker = worker
@@ -110,6 +111,7 @@ class Lane:
         self._may_begin = may_begin
         self._begun = begun
         self._recorded = recorded
+        self.occupied = occupied
         self._scripts: dict[int, Script] = {}
         self._held: dict[str, Job] = {}  # by job id
         self._done: list[tuple[Job, Completion]] = []
@@ -132,7 +134,14 @@ class Lane:
 
     def options_changed(self, worker: WorkerOptions) -> None:
         """Jobs that begin from now on run under these."""
-        self._worker = worker
+        before, self._worker = self._worker, worker
+        if _of_processes(before) == _of_processes(worker):
+            return
+        for script in self._scripts.values():
+            for process in list(script.lines):
+                process.leave()
+            if script.waiting:
+                self._feed(script)
 
     def drain(self) -> None:
         """Claim nothing more; what no process has yet goes back into the queue."""
@@ -174,9 +183,7 @@ class Lane:
     @property
     def busy(self) -> int:
         """Processes that have something to do."""
-        return sum(
-            line.process.load > 0 for script in self._scripts.values() for line in script.lines.values()
-        )
+        return sum(line.calls > 0 for script in self._scripts.values() for line in script.lines.values())
 
     @property
     def is_idle(self) -> bool:
@@ -313,7 +320,7 @@ class Lane:
     def _forget_ended(self, script: Script) -> None:
         """Processes that take no more calls and have none."""
         for process in [one for one in script.lines if not one.is_open and not one.load]:
-            del script.lines[process]
+            script.lines.pop(process).over()
 
     def _current(self) -> Script | None:
         """The version whose jobs came last."""
@@ -336,7 +343,17 @@ class Lane:
     # --- jobs on their way in -----------------------------------------------------------------------------------------
 
     async def _take(self, claims: Sequence[NarrowClaim]) -> None:
-        """Hand jobs that were claimed to whatever runs them."""
+        """Hand jobs that were claimed to whatever runs them; those that cannot be go back into the queue."""
+        try:
+            await self._hand_out(claims)
+        except Exception:
+            logger.exception("jobs of tag=%s were claimed and cannot be started", self.dedicated.tag)
+            known = {job.claim.id for job in self._held.values()} | {*self._whole, *self._known()}
+            for claim in claims:
+                if claim.id not in known:
+                    await self._release((claim.id, claim.attempt), count_restart=False)
+
+    async def _hand_out(self, claims: Sequence[NarrowClaim]) -> None:
         whole: list[NarrowClaim] = []
         plain = 0
         for claim in claims:
@@ -377,7 +394,13 @@ class Lane:
 
     async def _run_as_whole(self, claims: Sequence[NarrowClaim]) -> None:
         self._whole.update(claim.id for claim in claims)
-        found = {claim.id: claim for claim in await self._queue.whole([(c.id, c.attempt) for c in claims])}
+        try:
+            found = {
+                claim.id: claim for claim in await self._queue.whole([(c.id, c.attempt) for c in claims])
+            }
+        except BaseException:
+            self._whole.difference_update(claim.id for claim in claims)
+            raise
         for claim in claims:
             if claim.id in found:
                 self._run_whole(found[claim.id])
@@ -560,7 +583,10 @@ class Lane:
                 recorded = results.failed(f'{{"error":{answer.result_json}}}', max_size_mb=limit_mb)
             self._end(job, recorded)
         if line.script.waiting:
-            self._feed_line(line)
+            if line.process.is_open:
+                self._feed_line(line)
+            else:
+                self._feed(line.script)  # it has grown too large, or is to end for another reason
         self._wake.set()
 
     def process_ended(
@@ -573,6 +599,7 @@ class Lane:
         """A process has ended. What it had not begun with goes to another one."""
         script = line.script
         script.lines.pop(line.process, None)
+        line.over()
         if begun is not None and (job := self._held.get(begun.job_id)) is not None:
             if isinstance(reason, ExecutionFailed):
                 result = failures.error_as_result(reason.error)
@@ -638,6 +665,7 @@ class Lane:
 
     async def _kill(self, job: Job, line: "Line") -> None:
         await line.process.kill(str(job.claim.id))
+        self._forget_ended(line.script)
         # Unless it was answered, or not begun and told so, meanwhile: nobody hears of a call that was killed.
         if not job.is_over and job.line is line:
             job.line = None
@@ -672,14 +700,17 @@ class Lane:
         for job in jobs:
             if job.log is not None:
                 await self._logs.finish([job.log])
-            while True:
-                try:
-                    await self._queue.release(job.lease, count_restart=count_restart)
-                    break
-                except QueueAway:
-                    continue  # released twice: the second matches nothing
+            await self._release(job.lease, count_restart=count_restart)
             self._held.pop(str(job.claim.id), None)
         self._wake.set()
+
+    async def _release(self, lease: Lease, *, count_restart: bool) -> None:
+        while True:
+            try:
+                await self._queue.release(lease, count_restart=count_restart)
+                return
+            except QueueAway:
+                continue  # released twice: the second matches nothing
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -693,22 +724,37 @@ class Lane:
         self._wake.set()
 
 
+def _of_processes(worker: WorkerOptions) -> tuple[Any, ...]:
+    """What a process has from its start."""
+    return worker.environment, worker.config.job_limits, worker.config.network
+
+
 class Line:
     """What a lane sends to one process, and hears from it (workers.dedicated.calls.Listener)."""
 
-    __slots__ = ("_lane", "_since", "process", "script")
+    __slots__ = ("_lane", "_since", "calls", "process", "script")
 
     def __init__(self, lane: Lane, script: Script, process: WarmProcess) -> None:
         self.script = script
         self.process = process
         self._lane = lane
         self._since = 0.0  # when it began with what it has, or answered last
+        self.calls = 0  # of this lane, not answered yet
 
     def send(self, calls: Sequence[Call]) -> None:
         """Have these run."""
         if not self.process.load:
             self._since = asyncio.get_running_loop().time()
+        if not self.calls:
+            self._lane.occupied(True)
+        self.calls += len(calls)
         self.process.send(calls, self)
+
+    def over(self) -> None:
+        """It has nothing to do any more."""
+        if self.calls:
+            self.calls = 0
+            self._lane.occupied(False)
 
     def on_log(self, job_id: str, text: str) -> None:
         """See Listener."""
@@ -719,6 +765,10 @@ class Line:
         now = asyncio.get_running_loop().time()
         took_s, self._since = (now - self._since) / len(answers), now
         self.script.mean_s = _blended(self.script.mean_s, took_s)
+        if self.calls <= len(answers):
+            self.over()
+        else:
+            self.calls -= len(answers)
         self._lane.answered(self, answers)
 
     def on_end(

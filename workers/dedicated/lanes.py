@@ -41,6 +41,7 @@ class Lanes:
         may_begin: Callable[[int], int],
         begun: Callable[[int], None],
         ended: Callable[[int], None],
+        occupied: Callable[[bool], None],
         tell_watchers: Callable[[Collection[UUID]], Awaitable[None]],
     ) -> None:
         """`ended` is told how many results were recorded; the others are those of Lane."""
@@ -52,6 +53,7 @@ class Lanes:
         self._may_begin = may_begin
         self._begun = begun
         self._ended = ended
+        self._occupied = occupied
         self._tell_watchers = tell_watchers
         self._lanes: dict[str, Lane] = {}  # by tag
         self._tasks: dict[Lane, asyncio.Task[None]] = {}
@@ -93,6 +95,7 @@ class Lanes:
                 may_begin=self._may_begin,
                 begun=self._begun,
                 recorded=self._recorded,
+                occupied=self._occupied,
             )
             task = self._tasks[lane] = asyncio.create_task(lane.run(), name=f"lane {tag}")
             task.add_done_callback(lambda task, lane=lane: self._over(lane, task))  # type: ignore[misc]

@@ -100,6 +100,9 @@ class DedicatedPool:
         while True:
             if self._is_closed:
                 raise SandboxUnavailable("the worker is about to end")
+            for one in self.processes(key):
+                if not one.fits(execution):
+                    one.leave()  # its limits, or whether it has a network, were others when it was started
             open_ones = self.processes(key)
             idle = next((one for one in open_ones if not one.load), None)
             if idle is not None:

@@ -51,6 +51,7 @@ class WarmProcess:
         self._loop = asyncio.get_running_loop()
         self._warm = warm
         self._limits = execution.limits
+        self._has_network = execution.network
         self._on_end = on_end
         self._held = AsyncExitStack()  # what the program needs on disk
         self._pending: deque[tuple[Call, Listener]] = deque()  # not answered yet, in order
@@ -122,6 +123,10 @@ class WarmProcess:
     def is_open(self) -> bool:
         """Whether calls may be sent: it runs, and has not grown too large for more of them."""
         return not (self._is_over or self._is_leaving or self._reason or self._is_worn)
+
+    def fits(self, execution: Execution) -> bool:
+        """Whether its calls are held to what `execution` is to be held to."""
+        return (execution.limits, execution.network) == (self._limits, self._has_network)
 
     @property
     def running(self) -> str | None:

@@ -12,7 +12,7 @@ import pytest
 from tests.workers.dedicated.warm_processes import Warm
 from tests.workers.job_runs import Log
 from workers.dedicated import DedicatedPool, WarmKey
-from workers.runtimes import Execution, ExecutionFailed, Outcome
+from workers.runtimes import Execution, ExecutionFailed, Limits, Outcome
 
 KEY = WarmKey("w", "f/ops/x", "1")
 PID = "import os\ndef main():\n    return os.getpid()"
@@ -169,6 +169,24 @@ def test_the_process_of_an_older_version_ends_soon(
         return len(pool.processes(newer))
 
     assert python.run(act()) == 1
+
+
+def test_a_job_with_other_limits_has_a_process_with_these(
+    python: Warm, make_pool: Callable[..., DedicatedPool]
+) -> None:
+    pool = make_pool()
+    code = (
+        "import resource\nn = 0\ndef main():\n    global n; n += 1\n    return [n, resource.getrlimit(7)[0]]"
+    )
+
+    async def act() -> list[Any]:
+        limits = [Limits(), Limits(), Limits(open_files=77), Limits(open_files=77)]
+        executions = [python.execution(code, limits=one) for one in limits]
+        return [result(await pool.run(KEY, one, Log())) for one in executions]
+
+    usual = Limits().open_files
+    assert python.run(act()) == [[1, usual], [2, usual], [1, 77], [2, 77]]
+    assert len(pool.processes(KEY)) == 1
 
 
 def test_a_language_that_cannot_stay_warm_is_told(

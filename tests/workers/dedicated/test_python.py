@@ -441,6 +441,14 @@ def test_the_process_is_in_a_sandbox_like_any_job(python: Warm) -> None:
     assert heard.result("a") == [2, "/tmp/job", False, False]
 
 
+def test_a_script_without_network_has_none_in_a_warm_process_either(python: Warm) -> None:
+    if not python.jobs.host.cuts_network:
+        pytest.skip("this machine has no network namespaces")
+    code = "def main():\n    return [line.split(':')[0].strip() for line in open('/proc/net/dev').readlines()[2:]]"
+
+    assert python.calls(code, call("a"), network=False).result("a") == ["lo"]
+
+
 def test_a_session_whose_job_host_dies_is_nobodys_fault(python_anywhere: Warm) -> None:
     warm = python_anywhere
 
