@@ -16,8 +16,8 @@ What a job sees
     which holds its working folder /tmp/job, its HOME /tmp/home and /dev/shm. So nothing has to be deleted after it.
     Jobs with a `share` in common have one more tmpfs, at /shared and ./shared, and one user id. A folder cannot be
     put into a sandbox that stands ready, whose guard has given up all rights: theirs are made when they are wanted
-    (3 ms more).
-    The network is the machine's, unless the host is made with network=False: a database that jobs must not reach
+    (3 ms more). So are those with another size of /tmp, and those without network.
+    The network is the machine's, unless the program has network=False: a database that jobs must not reach
     needs a password or a hidden socket.
 
     Warm hosts for environments (HostPool in pool.py): the same once more for each Python environment that is used often.
@@ -25,9 +25,10 @@ What a job sees
 
 What it may do
     Root: a user id that no other job has. Otherwise: the worker's user inside a user namespace. No capabilities,
-    no_new_privs, no core dumps; RLIMIT_DATA, NPROC, NOFILE and FSIZE; all processes and /tmp together are held to
-    `memory_bytes` by the guard, which looks four times a second (a control group would react sooner, but many
-    containers do not let us make one); oom_score_adj 1000. The guard is not dumpable: a job can neither trace it nor
+    no_new_privs, no core dumps; RLIMIT_DATA, NPROC, NOFILE and FSIZE; oom_score_adj 1000. All processes and /tmp
+    together are held to their limits by a control group (cgroups.py), which the job process joins while its sandbox is
+    prepared; many containers do not let us make one, and then the guard adds their memory up four times a second. The
+    guard is in no group of a job, so it can tell what came of it. It is not dumpable: a job can neither trace it nor
     see its descriptors; it has nothing of the fork server or the worker, whose processes are outside its namespace.
 
 How it ends
