@@ -57,6 +57,12 @@ class Place:
     def isolation(self) -> Isolation:
         return self.jobs.host.isolation
 
+    @property
+    def note(self) -> str:
+        """What its host says of its isolation."""
+        host = self.jobs.host
+        return " ".join((host.isolation_reason, host.limits_reason, host.confinement_reason))
+
     def run(self, language: str, code: str, /, **given: Any) -> Ran:
         """Run a hostile job; then the place must be sound."""
         self._begin()

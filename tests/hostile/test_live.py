@@ -1,5 +1,6 @@
 """Hostile jobs through the queue of a running site: tokens, logs, and the command that tries the probes on a worker."""
 
+import io
 import json
 import subprocess
 from collections.abc import Callable
@@ -8,11 +9,15 @@ from uuid import UUID
 
 import httpx
 import pytest
+from django.core.management import CommandError, call_command
 
 from jobs.models import CompletedJob, JobStatus, LogChunk, WorkerPing
 from tests.api.served.conftest import Acme, Served, _served, acme, real_worker, served  # noqa: F401
 from tests.browser.site import wait_until
+from tests.hostile.conftest import probe
 from tests.tenancy import make_workspace
+from workers.probes import Surroundings
+from workers.probes.checking import check as check_probes
 
 RETURNS_TOKEN = (
     "import os\ndef main():\n    return list(os.environ['WM_TOKEN'])"  # in pieces: texts might be masked
@@ -151,10 +156,10 @@ def test_a_hostile_job_leaves_the_worker_to_the_next(
 
 
 def check(served: Served, *arguments: str) -> "subprocess.CompletedProcess[str]":  # noqa: F811
+    """Run the command in a process of its own, with the settings of the running site."""
     process = served.sites[0].start("isolation_check", "manage.py", "isolation_check", *arguments)
     code = process.wait(timeout=120)
-    output = (served.folder / "isolation_check.log").read_text()
-    return subprocess.CompletedProcess(arguments, code, output)
+    return subprocess.CompletedProcess(arguments, code, (served.folder / "isolation_check.log").read_text())
 
 
 def test_the_check_finds_the_live_worker_sound(served: Served, real_worker: str) -> None:  # noqa: F811
@@ -163,22 +168,11 @@ def test_the_check_finds_the_live_worker_sound(served: Served, real_worker: str)
     lines = json.loads(ran.stdout[ran.stdout.index("[\n") :])
     verdicts = {line["probe"]: line["verdict"] for line in lines}
     # The database of these tests may let everybody in, which the check has to say; all else is contained.
-    assert {name for name, told in verdicts.items() if told == "exposed"} <= {
-        "database.py",
-        "database.sh",
-        "database.ts",
-    }, lines
+    exposed = {name for name, told in verdicts.items() if told == "exposed"}
+    assert exposed <= {"database.py", "database.sh", "database.ts"}, lines
     assert verdicts["memory_bomb.py"] == verdicts["token.py"] == verdicts["blocked_address.py"] == "contained"
     assert {line["worker"] for line in lines if line["job"]} == {real_worker}
-    assert ran.returncode == any(told == "exposed" for told in verdicts.values())
-
-
-def test_the_check_prints_a_table_and_says_what_was_in_force(served: Served, real_worker: str) -> None:  # noqa: F811
-    ran = check(served, "--only", "environment.py", "--only", "signals.sh")
-
-    assert ran.returncode == 0
-    assert f"{real_worker}: isolation " in ran.stdout
-    assert "ok           environment.py" in ran.stdout and "2 contained" in ran.stdout
+    assert ran.returncode == bool(exposed)
 
 
 def test_the_check_starts_a_worker_of_its_own(served: Served, real_worker: str) -> None:  # noqa: F811
@@ -187,6 +181,24 @@ def test_the_check_starts_a_worker_of_its_own(served: Served, real_worker: str) 
     (line,) = json.loads(ran.stdout[ran.stdout.index("[\n") :])
     assert line["verdict"] == "contained" and line["worker"] != real_worker
     assert not WorkerPing.objects.filter(pk=line["worker"]).exists()  # it has left in an orderly way
+
+
+def test_the_check_prints_a_table_and_says_what_was_in_force(real_worker: str) -> None:  # noqa: F811
+    output = io.StringIO()
+
+    call_command("isolation_check", "--only", "environment.py", "--only", "signals.sh", stdout=output)
+
+    assert f"{real_worker}: isolation " in output.getvalue()
+    assert "ok           environment.py" in output.getvalue() and "2 contained" in output.getvalue()
+
+
+def test_a_worker_without_isolation_is_not_harmed(real_worker: str) -> None:  # noqa: F811
+    probes = [probe(name) for name in ("signals.sh", "fork_bomb.sh", "descriptors.sh")]
+
+    found = list(check_probes(probes, tags={"bash": "bash"}, surroundings=Surroundings(), reaches=["none"]))
+
+    assert [line.judged.verdict for line in found] == ["not promised", "not promised", "contained"]
+    assert [line.job_id is None for line in found] == [True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -198,12 +210,14 @@ def test_the_check_starts_a_worker_of_its_own(served: Served, real_worker: str) 
         (["--here", "--tag", "x"], "leave --worker, --group and --tag out"),
     ],
 )
-def test_what_cannot_be_checked_is_said(
-    served: Served,  # noqa: F811
-    real_worker: str,  # noqa: F811
-    arguments: list[str],
-    told: str,
-) -> None:
-    ran = check(served, *arguments)
+def test_what_cannot_be_checked_is_said(real_worker: str, arguments: list[str], told: str) -> None:  # noqa: F811
+    with pytest.raises(CommandError, match=told):
+        call_command("isolation_check", *arguments)
 
-    assert ran.returncode == 1 and told in ran.stdout
+
+def test_a_probe_that_nobody_takes_is_not_tried(real_worker: str) -> None:  # noqa: F811
+    (line,) = check_probes(
+        [probe("files.ts")], tags={"bash": "bash"}, surroundings=Surroundings(), reaches=[]
+    )
+
+    assert (line.judged.verdict, line.judged.happened) == ("untried", "no worker takes bun")

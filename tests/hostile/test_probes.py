@@ -1,11 +1,13 @@
 """Every probe in a sandbox: contained. The same probes where nothing contains them: they notice."""
 
 import os
+import re
 import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from tests.workers.job_runs import _python_for_everybody as python_for_everybody
 from workers.probes import PROBES, Probe, Surroundings, judge
 from workers.runtimes import look_around
 from workers.runtimes.bun import BUN
+from workers.sandbox import host
 
 # Those about the network and the API are in test_network.py and test_live.py: they need somebody to talk to.
 ALONE = [one for one in PROBES if one.theme not in ("network", "API")]
@@ -38,8 +41,9 @@ def test_it_is_contained(place: Place, attempt: Probe) -> None:
         result=None if ran.error else ran.result,
         error=ran.error.get("message"),
         isolation=place.isolation,
+        note=place.note,
     )
-    assert judged.verdict == "contained", judged.happened
+    assert judged.verdict == "contained" or (judged.verdict == "not promised" and attempt.unless), judged
 
 
 # What cannot do harm outside a sandbox when it runs as nobody; bombs and signals would.
@@ -144,6 +148,33 @@ def test_what_is_not_promised_without_isolation_is_no_failure() -> None:
     assert judge(attempt, result="exposed: process 7", isolation="namespaces").is_failure
     assert not judge(attempt, result="exposed: process 7", isolation="none").is_failure
     assert judge(probe("descriptors.py"), result="exposed: 7", isolation="none").is_failure
+
+
+def test_what_a_worker_says_it_lacks_is_no_failure() -> None:
+    attempt, told = probe("hidden_memory.py"), "exposed: 256 MB"
+
+    for note, verdict in (
+        (host._explain_limits(None, "they are not writable"), "not promised"),
+        ("Memory is limited by control groups (version 2: memory, pids, cpu).", "exposed"),
+    ):
+        assert judge(attempt, result=told, isolation="namespaces", note=note).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "hello"),
+    [
+        ("unix_sockets.py", {"keeps_sockets": False}),
+        ("rights.py", {"calls_note": "the kernel has no seccomp"}),
+        ("blocked_address.py", {"addresses": "refused", "addresses_note": "only root may"}),
+        ("blocked_address.py", {"addresses": "none", "addresses_note": "no seccomp"}),
+    ],
+)
+def test_each_lack_is_said_in_the_words_that_hosts_use(name: str, hello: dict[str, Any]) -> None:
+    whole = {"keeps_sockets": True, "addresses": "kept"}
+    unless = probe(name).unless or ""
+
+    assert re.search(unless, host._explain_confinement({**whole, **hello}, ["169.254.0.0/16"]))
+    assert not re.search(unless, host._explain_confinement(whole, ["169.254.0.0/16"]))
 
 
 def test_a_probe_that_breaks_proves_nothing() -> None:

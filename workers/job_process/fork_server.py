@@ -237,6 +237,7 @@ class ForkServer:
             "calls_note": confined.calls_note,
             "addresses": confined.addresses,
             "addresses_note": confined.addresses_note,
+            "keeps_sockets": linux.can_keep_to_own_sockets(),
         }
         _say(control, hello)
 

@@ -227,25 +227,29 @@ def drop_all_capabilities() -> None:
     _set_capabilities(0)
 
 
-def keep_to_own_sockets(*, and_signals: bool) -> None:
-    """From here on this process and its children reach no abstract Unix socket of others (Landlock, Linux 6.12).
-
-    Such sockets have no file that could be hidden; they belong to the network, which jobs share with the machine.
-    `and_signals`: nor signal processes of others. Needs no_new_privs. Where the kernel cannot do it, nothing changes.
-    """
+def can_keep_to_own_sockets() -> bool:
+    """Whether keep_to_own_sockets does what it says on this kernel."""
     version = _libc.syscall(
         ctypes.c_long(_SYS_LANDLOCK_CREATE_RULESET),
         None,
         ctypes.c_size_t(0),
         _LANDLOCK_CREATE_RULESET_VERSION,
     )
-    if version < _LANDLOCK_HAS_SCOPES:
+    return bool(version >= _LANDLOCK_HAS_SCOPES)
+
+
+def keep_to_own_sockets(*, and_signals: bool) -> None:
+    """From here on this process and its children reach no abstract Unix socket of others (Landlock, Linux 6.12).
+
+    Such sockets have no file that could be hidden; they belong to the network, which jobs share with the machine.
+    `and_signals`: nor signal processes of others. Needs no_new_privs. Where the kernel cannot do it, nothing changes.
+    """
+    if not can_keep_to_own_sockets():
         return
     scopes = _LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | (_LANDLOCK_SCOPE_SIGNAL if and_signals else 0)
     rules = ctypes.create_string_buffer(struct.pack("QQQ", 0, 0, scopes), 24)
     fd = _libc.syscall(ctypes.c_long(_SYS_LANDLOCK_CREATE_RULESET), rules, ctypes.c_size_t(24), 0)
-    if fd < 0:
-        return
+    _check(min(fd, 0), "landlock_create_ruleset")
     try:
         _check(_libc.syscall(ctypes.c_long(_SYS_LANDLOCK_RESTRICT_SELF), fd, 0), "landlock_restrict_self")
     finally:

@@ -14,6 +14,11 @@ Guards = Literal["view", "limit", "user", "network", "server"]
 _SCRIPTS = Path(__file__).parent / "scripts"
 _ENDINGS = {"python3": "py", "bash": "sh", "bun": "ts"}
 _MEMORY = r"memory|allocate"
+# What a worker says of itself (sandbox.host) where the kernel or the machine does not give it all.
+NO_SCOPES = "Abstract Unix sockets of this machine can be reached"
+NO_FILTER = "System calls are not filtered"
+NO_GROUPS = "no control groups"
+NO_WALL = r"may get through|can reach JOB_BLOCKED_NETWORKS|No networks are kept from jobs"
 _DISK = rf"{_MEMORY}|disk|space|No space"
 
 
@@ -49,6 +54,9 @@ class Probe:
     timeout_s: int = 60
     is_endless: bool = False  # it runs until its time is over, which is how it is contained
     needs_namespaces: bool = True  # False: it is contained wherever jobs run
+    unless: str | None = (
+        None  # a regular expression: a worker whose isolation note says this does not promise it
+    )
 
     @property
     def name(self) -> str:
@@ -91,9 +99,20 @@ PROBES: Sequence[Probe] = (
     *_in("python3", "tracing", "other processes", "trace a process and read its memory", may_want=["target"]),
     *_in(_ALL, "signals", "other processes", "kill everything it can, three times"),
     *_in(
-        "python3", "unix_sockets", "other processes", "connect to Unix sockets in sight", may_want=["names"]
+        "python3",
+        "unix_sockets",
+        "other processes",
+        "connect to Unix sockets in sight",
+        may_want=["names"],
+        unless=NO_SCOPES,
     ),
-    *_in("python3 bash", "rights", "rights", "gain capabilities, namespaces, mounts, another user"),
+    *_in(
+        "python3 bash",
+        "rights",
+        "rights",
+        "gain capabilities, namespaces, mounts, another user",
+        unless=NO_FILTER,
+    ),
     *_in(_ALL, "package_cache", "shared", "change what jobs have in common", may_want=["shared"]),
     *_in("python3 bun", "fork_bomb", "limits", "start processes without end"),
     *_in("bash", "fork_bomb", "limits", "start processes without end", timeout_s=2, is_endless=True),
@@ -106,7 +125,14 @@ PROBES: Sequence[Probe] = (
         message=_MEMORY,
         needs_namespaces=False,
     ),
-    *_in("python3", "hidden_memory", "limits", "take memory that no process shows", message=_MEMORY),
+    *_in(
+        "python3",
+        "hidden_memory",
+        "limits",
+        "take memory that no process shows",
+        message=_MEMORY,
+        unless=NO_GROUPS,
+    ),
     *_in(_ALL, "disk_bomb", "limits", "fill the disk", message=_DISK),
     *_in("python3", "inode_bomb", "limits", "make files without end", message=_DISK),
     *_in("python3", "open_files_bomb", "limits", "open files without end", needs_namespaces=False),
@@ -125,6 +151,7 @@ PROBES: Sequence[Probe] = (
         "network",
         "reach an address that is blocked",
         wants=["address", "address_port"],
+        unless=NO_WALL,
     ),
     *_in(
         "python3",

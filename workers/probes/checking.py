@@ -186,13 +186,13 @@ def _checked(probe: Probe, args: Mapping[str, Any], *, tag: str, email: str) -> 
         return Checked(probe=probe, judged=judged, job_id=job)
     worker = done.worker or ""
     ping = WorkerPing.objects.filter(pk=worker).first()
-    isolation = ping.job_isolation if ping is not None else ""
+    isolation, note = (ping.job_isolation, ping.isolation_note) if ping is not None else ("", "")
     if done.status == JobStatus.SUCCESS:
-        judged = judge(probe, result=done.result, isolation=isolation)
+        judged = judge(probe, result=done.result, isolation=isolation, note=note)
     else:
         told = done.result if isinstance(done.result, dict) else {}
         error = told.get("error") if isinstance(told.get("error"), dict) else {}
-        judged = judge(probe, error=str((error or {}).get("message", told)), isolation=isolation)
+        judged = judge(probe, error=str((error or {}).get("message", told)), isolation=isolation, note=note)
     return Checked(probe=probe, judged=judged, worker=worker, isolation=isolation, job_id=job)
 
 

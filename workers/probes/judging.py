@@ -24,14 +24,20 @@ class Judged:
         return self.verdict == "exposed"
 
 
-def judge(probe: Probe, *, result: Any = None, error: str | None = None, isolation: str) -> Judged:
+def judge(
+    probe: Probe, *, result: Any = None, error: str | None = None, isolation: str, note: str = ""
+) -> Judged:
     """The verdict on a job of `probe` that ended with `result`, or failed with the message `error`.
+
+    `isolation` and `note` are what the worker that ran it says of itself.
 
     A probe that failed in a way that is not its containment proves nothing: it counts as exposed.
     """
     judged = _judged(probe, result, error)
     if judged.verdict == "exposed" and probe.needs_namespaces and isolation == "none":
         return Judged("not promised", f"{judged.happened} (this worker runs jobs without isolation)")
+    if judged.verdict == "exposed" and probe.unless and (said := re.search(probe.unless, note)):
+        return Judged("not promised", f"{judged.happened} (this worker says: {said[0]})")
     return judged
 
 

@@ -844,6 +844,8 @@ def _explain_limits(groups: Groups | None, why_not: str) -> str:
 def _explain_confinement(hello: Mapping[str, Any], networks: Sequence[str]) -> str:
     why = hello.get("calls_note")
     calls = f"System calls are not filtered ({why})." if why else "System calls are filtered."
+    if not hello.get("keeps_sockets"):
+        calls += " Abstract Unix sockets of this machine can be reached (that takes Linux 6.12 and Landlock)."
     if not networks:
         return f"{calls} No networks are kept from jobs: JOB_BLOCKED_NETWORKS is empty."
     why = hello.get("addresses_note")

@@ -2,8 +2,8 @@
 
 import json
 import logging
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -48,11 +48,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         probes = _chosen(options["only"])
-        logging.getLogger("jobs").setLevel(logging.WARNING)  # the table is what one wants to read
         if options["here"] and (options["worker"] or options["group"] or options["tag"]):
             raise CommandError("--here starts a worker of its own: leave --worker, --group and --tag out")
         try:
             with ExitStack() as open_now:
+                open_now.enter_context(_without_news_of_jobs())
                 tag = open_now.enter_context(worker_of_our_own()) if options["here"] else options["tag"]
                 workers = live_workers(name=options["worker"], group=options["group"], tag=tag)
                 name = open_now.enter_context(abstract_listener())
@@ -79,6 +79,18 @@ class Command(BaseCommand):
             self.stdout.write(_summary(lines))
         if failed:
             raise SystemExit(1)
+
+
+@contextmanager
+def _without_news_of_jobs() -> Iterator[None]:
+    """The table is what one wants to read."""
+    logger = logging.getLogger("jobs")
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _chosen(names: Sequence[str] | None) -> list[Probe]:
