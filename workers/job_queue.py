@@ -41,7 +41,8 @@ class LogPiece:
 
     lease: Lease
     text: str
-    secret_reads: int = 0  # how many reads of secrets by the job this worker knows of: those are masked in it
+    # How many reads of secrets by the job this worker knows of: those are masked in it. None: so are all that matter.
+    secret_reads: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,8 @@ class Appended:
     """What became of pieces of output."""
 
     accepted: frozenset[Lease]
-    unmasked: Mapping[
-        Lease, SecretReads
-    ]  # not appended: the job has read secrets that the worker did not know of
+    # Not appended: the job has read secrets that the worker did not know of.
+    unmasked: Mapping[Lease, SecretReads]
 
 
 @dataclass(frozen=True, slots=True)

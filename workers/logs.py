@@ -67,7 +67,7 @@ class LogWriter:
             del self._waiting[lease]
             if log.has_text:
                 self._waiting[lease] = log  # behind the others
-            pieces.append(LogPiece(lease, text, log.secret_reads))
+            pieces.append(LogPiece(lease, text, log.secret_reads_of_taken))
             sent.append(log)
             if room <= 0:
                 break
@@ -106,10 +106,12 @@ class JobLog:
     def __init__(self, writer: LogWriter, lease: Lease) -> None:
         self.lease = lease
         self._writer = writer
-        self.secret_reads = 0  # by the job while it runs; what was read in them is masked
+        self._secret_reads = 0  # by the job while it runs; what was read in them is masked
         self._secrets: set[str] = set()
         self._masker = Masker(())
         self._taken = ""  # on the way to the database
+        self._checked = ""  # before `_parts`: masked with all that the job had read when it was written
+        self.secret_reads_of_taken: int | None = 0  # None: it is checked
         self._parts: list[str] = []
         self._total = 0  # characters accepted so far
         self._truncated = False
@@ -120,16 +122,23 @@ class JobLog:
     @property
     def has_text(self) -> bool:
         """Whether something waits to be sent."""
-        return bool(self._parts)
+        return bool(self._parts or self._checked)
 
     def mask(self, secrets: Iterable[str]) -> None:
         """Hide these values, too, in everything that is not sent yet."""
+        self._mask_again("", secrets)
+
+    def _mask_again(self, before: str, secrets: Iterable[str]) -> str:
+        """Mask what is not sent, and the text `before` it, which is answered."""
         self._secrets.update(secrets)
         unsent = "".join(self._parts) + self._masker.end()
         self._masker = Masker(self._secrets)
-        is_whole = self._ended or self._truncated  # then nothing is kept back for what may follow
-        masked = self._masker.mask(unsent) if is_whole else self._masker.feed(unsent)
-        self._parts = [masked] if masked else []
+        before = self._masker.feed(before)
+        unsent = self._masker.feed(unsent)
+        if self._ended or self._truncated:  # nothing more comes
+            unsent += self._masker.end()
+        self._parts = [unsent] if unsent else []
+        return before
 
     def write(self, text: str) -> None:
         """Append output of the job; never blocks. Masks secrets, cuts off what exceeds the limit and says so."""
@@ -152,7 +161,7 @@ class JobLog:
     @property
     def is_pending(self) -> bool:
         """Whether something is on the way to the database, or about to be."""
-        return (bool(self._parts) or self._in_flight) and not self._lost
+        return (self.has_text or self._in_flight) and not self._lost
 
     def end(self) -> None:
         """No more will come: what was kept back is sent, too."""
@@ -167,10 +176,16 @@ class JobLog:
         """Drop what has not been sent: the claim is over."""
         self._lost = True
         self._parts.clear()
+        self._checked = ""
 
     def take(self, limit: int) -> str:
         """For the writer: the next piece to send, at most about `limit` characters."""
         self._in_flight = True
+        if self._checked:
+            self.secret_reads_of_taken = None
+            self._taken, self._checked = self._checked[:limit], self._checked[limit:]
+            return self._taken
+        self.secret_reads_of_taken = self._secret_reads
         text = "".join(self._parts)
         self._parts = [text[limit:]] if len(text) > limit else []
         self._taken = text[:limit]
@@ -182,14 +197,15 @@ class JobLog:
         self._taken = ""
         if not accepted:
             self.abandon()
-        elif self._parts:
+        elif self.has_text:
             self._writer.has_output(self)
 
     def was_unmasked(self, reads: SecretReads) -> None:
         """For the writer: the piece it took was not stored, because secrets may be in it that we did not know of."""
-        self._parts.insert(0, self._taken)
-        self.secret_reads = reads.count
-        self.mask(reads.secrets)
+        self._secret_reads = reads.count
+        # It was written before we learned what had been read: it may go, whatever the job reads meanwhile. A job that
+        # reads all the time would otherwise never have a log.
+        self._checked = self._mask_again(self._taken, reads.secrets)
         self.sent(accepted=True)
 
 

@@ -224,7 +224,7 @@ class PgJobQueue:
         await self.tell_watchers(lease[0] for lease in appended)
         unmasked = {}
         for piece in pieces:
-            if piece.lease not in appended:  # lost, most likely
+            if piece.lease not in appended and piece.secret_reads is not None:  # lost, most likely
                 reads = await _secret_reads(piece.lease[0])
                 if reads.count != piece.secret_reads:
                     unmasked[piece.lease] = reads

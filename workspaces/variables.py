@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -94,15 +94,15 @@ def read_value(caller: Caller, variable: Variable) -> str:
 def secrets_read_by(job_id: UUID) -> tuple[int, set[str]]:
     """How often a job has read secrets so far, and what they are (as long as they stay as they were)."""
     reads = AuditEntry.objects.filter(span=str(job_id), operation=DECRYPT_SECRET)
-    found = list(reads.values_list("workspace_id", "resource"))
+    found = list(reads.values_list("workspace_id", "resource").annotate(Count("pk")).order_by())
     plain = set()
-    for workspace_id, path in set(found):
+    for workspace_id, path, _ in found:
         for value in Variable.objects.filter(
             workspace_id=workspace_id, path=path, is_secret=True
         ).values_list("value", flat=True):
             with suppress(secrets.CannotDecrypt):  # it was given another key or value since
                 plain.add(secrets.decrypt(workspace_id, value))
-    return len(found), plain
+    return sum(count for _, _, count in found), plain
 
 
 def get_value(caller: Caller, path: str) -> str:

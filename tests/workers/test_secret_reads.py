@@ -33,7 +33,7 @@ def read(claim: queue.Claim, path: str) -> str:
 class ReadingRunner(ScriptedRunner):
     """One word a line: `read <path>` does what the server does for a client in the job, `write <text>` writes it without
     an end of line, `value <path> <from> <to>` a part of what was read, `stored` waits until all of it is in the database,
-    `spoil <path>` makes a secret one that nobody can decrypt.
+    `spoil <path>` makes a secret one that nobody can decrypt, `forever <path>` reads and prints it until `let_go`.
     """
 
     async def run(self, request: RunRequest) -> RunOutcome:
@@ -45,6 +45,9 @@ class ReadingRunner(ScriptedRunner):
             elif word == "spoil":
                 rows = Variable.objects.filter(path=rest)
                 await in_thread(rows.update, value="encrypted with a key that nobody has")
+            elif word == "forever":
+                while not self.gate.is_set():
+                    request.log.write(await in_thread(read, request.claim, rest) + "\n")
             elif word == "write":
                 request.log.write(rest)
             elif word == "value":
@@ -126,6 +129,19 @@ value u/alice/other 0 {len(OTHER)}
 write ;{SECRET}"""
 
     assert log_of(code, args={"key": "$var:u/alice/key"}) == "*****;*****;*****"
+
+
+def test_a_job_that_reads_all_the_time_has_a_log_while_it_runs(
+    start_worker: Start, make_job: Make, wait_until: Any
+) -> None:
+    worker = start_worker(runner=ReadingRunner())
+    job = make_job(raw_code="forever u/alice/key")
+
+    wait_until(lambda: queue.read_logs(job)[0].count("\n") > 20)
+    worker.runner.let_go()
+    wait_until(lambda: CompletedJob.objects.filter(pk=job).exists())
+
+    assert set(queue.read_logs(job)[0].splitlines()) == {MASK}
 
 
 def test_what_is_no_secret_is_not_masked(log_of: Callable[..., str]) -> None:
