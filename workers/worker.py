@@ -107,6 +107,7 @@ class Worker:
             may_begin=self._may_begin,
             begun=self.count_begun,
             ended=self._count_ended,
+            occupied=self._occupy,
             tell_watchers=queue.tell_watchers,
         )
         self._host_scripts = HostScripts(
@@ -394,6 +395,9 @@ class Worker:
 
     def _count_ended(self, jobs: int) -> None:
         self.jobs_executed += jobs
+
+    def _occupy(self, is_busy: bool) -> None:
+        (self._occupancy.started if is_busy else self._occupancy.finished)(time.monotonic())
 
     # --- one job -----------------------------------------------------------------------------------------------
 

@@ -131,7 +131,7 @@ class Lanes:
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
         if self._telling is not None:
-            await self._telling
+            await asyncio.wait([self._telling])
 
     async def close(self) -> None:
         """Drop whatever is left."""
