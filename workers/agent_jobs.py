@@ -11,7 +11,7 @@ from uuid import UUID
 from jobs import canceling
 from jobs.errors import JobNotFound
 from jobs.queue import JobRequest
-from workers import failures
+from workers import failures, job_limits
 from workers.agent_tools import run_agent
 from workers.job_queue import JobQueue
 from workers.networks import BlockedNetworks
@@ -39,6 +39,9 @@ class AgentJobs:
 
     async def run(self, request: RunRequest) -> RunOutcome:
         """See workers.runner.Runner.run. Cancelling this call cancels the tools that still run."""
+        if request.group.network == "none":
+            message = job_limits.nothing_without_network("an AI agent")
+            return RunOutcome(False, failures.as_result("NoNetwork", message))
         waits_for: set[UUID] = set()
 
         async def push_tool(tool: JobRequest) -> UUID:

@@ -35,12 +35,16 @@ def has_network(said: Header, *, group_network: str, language: str) -> bool:
     if group_network != "none":
         return said.network
     if language in RUN_BY_WORKER:
-        message = (
-            f"Jobs of this worker group have no network, and {language} is nothing without. Give the script a tag that "
-            "workers of another group take."
-        )
-        raise ExecutionFailed({"name": "NoNetwork", "message": message})
+        raise ExecutionFailed({"name": "NoNetwork", "message": nothing_without_network(language)})
     return False
+
+
+def nothing_without_network(what: str) -> str:
+    """Why `what` cannot be run in a group whose jobs have no network."""
+    return (
+        f"Jobs of this worker group have no network, and {what} is nothing without. Give it a tag that workers of "
+        "another group take."
+    )
 
 
 def without_network_namespaces(policy: Literal["refuse", "warn"]) -> str:

@@ -120,6 +120,17 @@ def test_sql_in_a_group_without_network_is_told_so(start: Any, run: Any) -> None
     assert job.result["error"]["message"].startswith("Jobs of this worker group have no network")
 
 
+def test_an_ai_agent_in_a_group_without_network_is_told_so(
+    start: Any, make_job: Any, wait_until: Any
+) -> None:
+    start(tags=["aiagent"], group=GroupConfig(network="none"))
+
+    agent = make_job(kind="aiagent", language=None, raw_code=None, tag="aiagent")
+
+    job = wait_until(lambda: CompletedJob.objects.filter(pk=agent).first(), timeout_s=30)
+    assert "an AI agent is nothing without" in job.result["error"]["message"]
+
+
 def test_where_the_network_cannot_be_taken_away_the_policy_decides() -> None:
     assert "it has the machine's" in without_network_namespaces("warn")
     with pytest.raises(ExecutionFailed, match="this machine cannot take it away"):
