@@ -195,8 +195,8 @@ class AnswersLate(PgJobQueue):
         self._wake = callback
         return super().on_work(callback)
 
-    async def release_all_but(self, held: Any) -> int:
-        released = await super().release_all_but(held)
+    async def release_all_but(self, held: Any, **given: Any) -> int:
+        released = await super().release_all_but(held, **given)
         self.put_back += 1
         return released
 
