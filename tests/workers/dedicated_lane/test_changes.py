@@ -42,3 +42,21 @@ def test_new_variables_and_limits_of_the_group_reach_scripts_that_are_loaded(
         lambda: next((one for one in outcomes([run(script)]) if one[1] == "us"), None), timeout_s=40
     )
     assert (count, limit) == (1, 99)
+
+
+def test_a_script_that_grows_from_job_to_job_has_a_new_process_before_one_of_them_fails(
+    deploy: Any, run: Any, start: Any, outcomes: Any
+) -> None:
+    code = (
+        "# limits: memory=128MB\nimport time\nkept = []\n"
+        "def main():\n"
+        "    kept.append(b'x' * (18 << 20))\n"
+        "    time.sleep(0.6)\n"  # the guard looks four times a second
+        "    return len(kept)\n"
+    )
+    script = deploy(code)
+    start()
+
+    counts = outcomes([run(script) for _ in range(8)])
+
+    assert counts == [1, 2, 3, 4, 5, 6, 1, 2]
