@@ -1,5 +1,6 @@
 """Limits and network as instance, worker group and script ask for them, through a worker to the job."""
 
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.limits import NOTHING, AskedLimits
-from jobs.models import CompletedJob
+from jobs.models import CompletedJob, LogChunk, WorkerPing
 from workers.group_config import GroupConfig
 from workers.job_limits import limits_of, without_network_namespaces
 from workers.pg_runtimes import PgRuntimeStore
 from workers.runtimes import Available, ExecutionFailed, Limits, look_around
+from workers.sandbox.cgroups import NoGroups, own_place
 from workers.sandbox_runner import SandboxRunner
 from workspaces.job_limits import limits_from_json
 from workspaces.models import InstanceSetting
@@ -160,3 +162,35 @@ def test_nobody_can_ask_for_more_than_the_worker_gives(asked: list[AskedLimits])
     assert replace(limits, memory_bytes=0, cpus=None, open_files=0, output_bytes=0) == replace(
         base, memory_bytes=0, cpus=None, open_files=0, output_bytes=0
     )
+
+
+def test_a_worker_holds_jobs_to_its_variables_and_leaves_no_control_group(
+    start_process: Any, run: Any, transactional_db: None
+) -> None:
+    before = _control_groups()
+    process = start_process(
+        JOB_MEMORY_LIMIT_MB="64", JOB_CPU_LIMIT="1", JOB_OPEN_FILES_LIMIT="77", JOB_DISK_LIMIT_MB="16"
+    )
+    note = WorkerPing.objects.get(state="running").isolation_note
+
+    fat = run("x=$(head -c 200000000 /dev/zero | tr '\\0' x); sleep 60")
+    told = run(ULIMITS)
+
+    assert fat.result["error"]["message"].startswith("Job used more than its 64 MB of memory (peak ")
+    assert told.result == "77 4096*4096"
+    assert "Memory is " in note
+    log = "".join(LogChunk.objects.filter(job_id=told.pk).values_list("logs", flat=True))
+    assert (", cpu)" in note) is not ("the limit of 1 CPUs is not kept" in log)
+
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 0
+    assert _control_groups() <= before
+
+
+def _control_groups() -> set[Path]:
+    """Those that workers made where this process is."""
+    try:
+        place = own_place()
+    except NoGroups:
+        return set()
+    return {path for folder in place.folders.values() for path in folder.glob("windmill-jobs-*")}
