@@ -30,6 +30,7 @@ _WORN = (
     0.8  # of the memory limit: a process that takes more gets no further calls, lest it be killed during one
 )
 _FAREWELL_S = 2.0  # for atexit functions and the like of a process that is not wanted any more
+_LOOK_AGAIN_S = 0.1
 _LAST_WORDS_S = 1.0  # between the end of its answers and that of the process itself
 _ANSWERS_CLOSED = (
     "The script closed the descriptor over which its process answers, or something that it started did "
@@ -69,6 +70,8 @@ class WarmProcess:
         self._began_at = 0.0  # when the first pending call began, or could
         self._timer: asyncio.TimerHandle | None = None
         self._reason: ExecutionFailed | SandboxUnavailable | None = None  # why we ended it
+        self._overdue: Call | None = None  # that was killed for its time
+        self._is_garbled = False  # what comes over the pipe for answers means nothing any more
         self._is_leaving = False
         self._farewell: asyncio.TimerHandle | None = None
         self._session_ended: Ended | SandboxUnavailable | SharedFolderLost | None = None
@@ -237,7 +240,10 @@ class WarmProcess:
         if not self._pending or self._reason is not None:
             return
         call = self._pending[0][0]
-        if call.timeout_s is not None and self._loop.time() >= self._began_at + call.timeout_s:
+        if self._checking is not None:  # it has answered; its answer is being looked at
+            self._timer = self._loop.call_later(_LOOK_AGAIN_S, self._look_at_time)
+        elif call.timeout_s is not None and self._loop.time() >= self._began_at + call.timeout_s:
+            self._overdue = call
             self._end(failures.timed_out(call.timeout_s))
         else:
             self._set_timer()
@@ -249,7 +255,7 @@ class WarmProcess:
             self._line.append(data)
             self._line_bytes += len(data)
             if self._line_bytes > self._limits.result_bytes + _LARGE:
-                self._end(ExecutionFailed({"name": "ExecutionErr", "message": _NO_ANSWER}))
+                self._end_garbled()
                 self._line, self._line_bytes = [], 0
             return
         if self._line:
@@ -269,7 +275,7 @@ class WarmProcess:
         # What the calls printed comes over another pipe, and came first.
         self._session.read_output()
         for at, line in enumerate(lines):
-            if self._reason is not None:
+            if self._is_garbled:
                 break
             if len(line) > _LARGE:
                 self._behind.extend(lines[at + 1 :])
@@ -278,7 +284,7 @@ class WarmProcess:
             try:
                 self._take_one(line, results.checked_now)
             except _NoAnswer:
-                self._end(ExecutionFailed({"name": "ExecutionErr", "message": _NO_ANSWER}))
+                self._end_garbled()
         self._tell()
 
     async def _take_large(self, line: bytes) -> None:
@@ -291,11 +297,10 @@ class WarmProcess:
             checked = failed
         self._checking = None
         behind, self._behind = list(self._behind), deque()
-        if self._reason is None:
-            try:
-                self._take_one(line[:header] + b"0", lambda content, what: _given(checked))
-            except _NoAnswer:
-                self._end(ExecutionFailed({"name": "ExecutionErr", "message": _NO_ANSWER}))
+        try:
+            self._take_one(line[:header] + b"0", lambda content, what: _given(checked))
+        except _NoAnswer:
+            self._end_garbled()
         self._take(behind)
         if self._session_ended is not None and self._checking is None:
             self._over(self._session_ended)
@@ -320,12 +325,18 @@ class WarmProcess:
             return
         if kind == b"E":
             text = self._error(text.encode(), call, listener)
-        self._ready.append(
-            (Answer(call.job_id, is_success, text, self._preprocessed, self._session.peak_kb), listener)
-        )
+        if call.job_id in self._doomed:
+            self._doomed.discard(call.job_id)  # nobody wants to hear of it
+        else:
+            answer = Answer(call.job_id, is_success, text, self._preprocessed, self._session.peak_kb)
+            self._ready.append((answer, listener))
         self._preprocessed = None
         self._pending.popleft()
         self._answered += 1
+
+    def _end_garbled(self) -> None:
+        self._is_garbled = True
+        self._end(ExecutionFailed({"name": "ExecutionErr", "message": _NO_ANSWER}))
 
     def _error(self, content: bytes, call: Call, listener: Listener) -> str:
         error = self._warm.readable(results.error_object(content))
@@ -422,6 +433,9 @@ class WarmProcess:
         begun: tuple[Call, Listener] | None = None
         if self._pending and self._log.begun > self._answered:
             begun = self._pending.popleft()
+            if self._overdue not in (None, begun[0]):
+                # The one that took too long has answered after all, in its last moment; this one did nothing wrong.
+                reason = SandboxUnavailable("the process of this script was ended for another job's time")
         left: dict[int, tuple[Listener, list[Call]]] = {}
         for call, listener in self._pending:
             left.setdefault(id(listener), (listener, []))[1].append(call)
