@@ -65,7 +65,8 @@ _NETWORK_HEADER = 0xFFF00000  # SKF_NET_OFF: offsets from here are in the IP hea
 _IPV4_SOURCE, _IPV6_SOURCE = 12, 8
 _ACCEPT, _DROP = 0xFFFFFFFF, 0
 
-_WORKS = "works"
+_REFUSED, _SILENT = "refused", "silent"  # what find_out sees of a call that names a blocked address
+_MAY_NOT_LOOK = "the worker may not look at its jobs' memory, which takes the capability SYS_PTRACE"
 
 
 class AddressesOpen(Exception):
@@ -133,7 +134,7 @@ class Supervisor:
         self._listener = listener
         self._rules = rules
         self._calls = seccomp.supervised_calls()
-        self._own_network = os.stat("/proc/self/ns/net").st_ino
+        self._own_network = _network_of(os.getpid())
         self._told: set[tuple[int, bytes]] = set()
 
     def serve(self) -> None:
@@ -169,10 +170,9 @@ class Supervisor:
             self._answer(identity, flags=_GO_ON)
             return
         try:
-            network = os.stat(f"/proc/{pid}/ns/net").st_ino
+            network = _network_of(pid)
         except OSError:
-            # It has ended, or is none that we may look at; whose network it would get we cannot tell.
-            self._answer(identity, error=errno.EACCES)
+            self._answer(identity, error=errno.EACCES)  # it has ended
             return
         if network != self._own_network:
             self._answer(identity, flags=_GO_ON)  # a network of its own, where nothing is blocked
@@ -236,8 +236,12 @@ class Supervisor:
             os.close(theirs)
 
 
-def find_out(filter_program: bytes, rules: Rules, uid: int) -> None:
-    """Try it on a process of user `uid`, such as jobs are. Raises AddressesOpen when it does not work."""
+def find_out(filter_program: bytes, rules: Rules, uid: int) -> bool:
+    """Try it on a process of user `uid`, such as jobs are; answers whether calls that name an address are refused.
+
+    Otherwise nobody may look at the memory of jobs, and a job waits in vain for an answer. Raises AddressesOpen when
+    nothing works.
+    """
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -253,8 +257,11 @@ def find_out(filter_program: bytes, rules: Rules, uid: int) -> None:
             os.close(listener)
         said = ours.recv(4096).decode() or said
     os.waitpid(pid, 0)
-    if said != _WORKS:
+    if said not in (_REFUSED, _SILENT):
         raise AddressesOpen(said)
+    if said == _SILENT and not rules.filters_sockets:
+        raise AddressesOpen(_MAY_NOT_LOOK)
+    return said == _REFUSED
 
 
 def _try_it(supervisor: socket.socket, filter_program: bytes, rules: Rules, uid: int) -> NoReturn:
@@ -276,15 +283,10 @@ def _try_it(supervisor: socket.socket, filter_program: bytes, rules: Rules, uid:
 
 
 def _trial(network: Network) -> str:
-    family = socket.AF_INET if len(network.address) == 4 else socket.AF_INET6
-    try:
-        tried = socket.socket(family)
-    except PermissionError:
-        return "the worker may not look at its jobs' processes, which takes the capability SYS_PTRACE"
-    with tried:
+    with socket.socket(socket.AF_INET if len(network.address) == 4 else socket.AF_INET6) as tried:
         tried.setblocking(False)
-        number = tried.connect_ex((_shown(network.address), 9))
-    return _WORKS if number == errno.EACCES else f"an address was not kept from a job ({os.strerror(number)})"
+        number = tried.connect_ex((_shown(network.address), DNS_PORT + 1))
+    return _REFUSED if number == errno.EACCES else _SILENT
 
 
 def start_supervisor(rules: Rules) -> tuple[int, socket.socket]:
@@ -357,6 +359,11 @@ def _address(named: bytes, *, is_connect: bool) -> tuple[bytes, int]:
     if family == socket.AF_INET6 and len(named) >= 24:
         return named[8:24], port
     return b"", 0
+
+
+def _network_of(pid: int) -> int:
+    """The same for threads in the same network namespace; who may see it need not have more rights. Raises OSError."""
+    return os.stat(f"/proc/{pid}/net/dev").st_ino
 
 
 def _process_of(thread: int) -> int:

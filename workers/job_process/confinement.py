@@ -32,11 +32,16 @@ class Confinement:
                 return
             rules = address_guard.Rules(networks, address_guard.resolvers_of_this_machine())
             supervised = seccomp.program(supervised=True)
-            address_guard.find_out(supervised, rules, uid)
+            is_told = address_guard.find_out(supervised, rules, uid)
             self.supervisor_pid, self._to_supervisor = address_guard.start_supervisor(rules)
             self._program = supervised
             if rules.filters_sockets:
                 self.addresses = KEPT
+                if not is_told:
+                    self.addresses_note = (
+                        "a job that tries is not told why it waits: the worker may not look at its jobs' memory, "
+                        "which takes the capability SYS_PTRACE"
+                    )
             else:
                 self.addresses = REFUSED
                 self.addresses_note = "this machine lets only root attach filters to sockets"

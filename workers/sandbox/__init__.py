@@ -17,15 +17,16 @@ What a job sees
     Jobs with a `share` in common have one more tmpfs, at /shared and ./shared, and one user id. A folder cannot be
     put into a sandbox that stands ready, whose guard has given up all rights: theirs are made when they are wanted
     (3 ms more). So are those with another size of /tmp, and those without network.
-    The network is the machine's, unless the program has network=False: a database that jobs must not reach
-    needs a password or a hidden socket.
+    The network is the machine's, without `blocked_networks`, unless the program has network=False: a database that jobs
+    must not reach needs a password or a hidden socket.
 
     Warm hosts for environments (HostPool in pool.py): the same once more for each Python environment that is used often.
     Its fork server imports the packages, so it gives up its rights first (job_process/environment_server).
 
 What it may do
     Root: a user id that no other job has. Otherwise: the worker's user inside a user namespace. No capabilities,
-    no_new_privs, no core dumps; RLIMIT_DATA, NPROC, NOFILE and FSIZE; oom_score_adj 1000. All processes and /tmp
+    no_new_privs, no core dumps; a filter for system calls, inherited from the fork server (job_process/seccomp.py), and
+    internet sockets that never hear from blocked addresses (job_process/address_guard.py); RLIMIT_DATA, NPROC, NOFILE and FSIZE; oom_score_adj 1000. All processes and /tmp
     together are held to their limits by a control group (cgroups.py), which the job process joins while its sandbox is
     prepared; many containers do not let us make one, and then the guard adds their memory up four times a second. The
     guard is in no group of a job, so it can tell what came of it. It is not dumpable: a job can neither trace it nor

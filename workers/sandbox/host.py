@@ -851,7 +851,7 @@ def _explain_confinement(hello: Mapping[str, Any], networks: Sequence[str]) -> s
     why = hello.get("addresses_note")
     match hello.get("addresses"):
         case "kept":
-            return f"{calls} Jobs cannot reach JOB_BLOCKED_NETWORKS."
+            return f"{calls} Jobs cannot reach JOB_BLOCKED_NETWORKS" + (f" ({why})." if why else ".")
         case "refused":
             return (
                 f"{calls} Jobs are refused JOB_BLOCKED_NETWORKS, but one that changes an address while it is looked at "
