@@ -26,11 +26,12 @@ What a job sees
 What it may do
     Root: a user id that no other job has. Otherwise: the worker's user inside a user namespace. No capabilities,
     no_new_privs, no core dumps; a filter for system calls, inherited from the fork server (job_process/seccomp.py), and
-    internet sockets that never hear from blocked addresses (job_process/address_guard.py); RLIMIT_DATA, NPROC, NOFILE and FSIZE; oom_score_adj 1000. All processes and /tmp
-    together are held to their limits by a control group (cgroups.py), which the job process joins while its sandbox is
-    prepared; many containers do not let us make one, and then the guard adds their memory up four times a second. The
-    guard is in no group of a job, so it can tell what came of it. It is not dumpable: a job can neither trace it nor
-    see its descriptors; it has nothing of the fork server or the worker, whose processes are outside its namespace.
+    internet sockets that never hear from blocked addresses (job_process/address_guard.py). RLIMIT_DATA, NPROC, NOFILE
+    and FSIZE; oom_score_adj 1000. All processes and /tmp together are held to their limits by a control group
+    (cgroups.py), which the job process joins while its sandbox is prepared; many containers do not let us make one, and
+    then the guard adds their memory up four times a second. The guard is in no group of a job, so it can tell what came
+    of it. It is not dumpable: a job can neither trace it nor see its descriptors; it has nothing of the fork server or
+    the worker, whose processes are outside its namespace.
 
 How it ends
     The guard kills everything in the namespace and reaps it before it reports, so a job that has a result has no
