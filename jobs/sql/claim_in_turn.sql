@@ -61,6 +61,7 @@ stop (workspace_id) AS (
              ORDER BY workspace_id <= %(turn)s, workspace_id LIMIT 1)
 ),
 offered (rank, priority, workspace_id, scheduled_for, id) AS (
+    -- So many of each workspace that a claim is filled even if all but one have a single job, and a few to pass over.
     SELECT found.rank, found.priority, found.workspace_id, due.scheduled_for, due.id
       FROM (SELECT *, count(*) OVER (PARTITION BY tag, priority) AS workspaces FROM walk WHERE is_due) AS found
      CROSS JOIN LATERAL (SELECT id, scheduled_for FROM queue
@@ -68,8 +69,10 @@ offered (rank, priority, workspace_id, scheduled_for, id) AS (
                             AND workspace_id COLLATE "C" = found.workspace_id
                             AND scheduled_for <= statement_timestamp()
                           ORDER BY scheduled_for, id
-                          LIMIT (%(limit)s + found.workspaces - 1) / found.workspaces) AS due
+                          LIMIT greatest(%(limit)s - found.workspaces + 1, 1)
+                                + found.most_steps / (4 * found.workspaces)) AS due
      UNION
+    -- And those that are due longest, when a walk had to stop, or there is none.
     SELECT lane.rank, lane.priority, due.workspace_id, due.scheduled_for, due.id
       FROM lane
      CROSS JOIN LATERAL (SELECT workspace_id::text COLLATE "C" AS workspace_id, scheduled_for, id FROM queue
@@ -77,6 +80,7 @@ offered (rank, priority, workspace_id, scheduled_for, id) AS (
                             AND scheduled_for <= statement_timestamp()
                           ORDER BY scheduled_for, id
                           LIMIT %(limit)s + greatest(2, 16 / (SELECT count(*) FROM lane))) AS due
+     WHERE EXISTS (SELECT FROM stop WHERE workspace_id IS NOT NULL) OR NOT (SELECT is_on FROM switch)
 ),
 candidate AS (
     SELECT id, row_number() OVER (ORDER BY rank DESC, priority DESC, CASE WHEN is_on THEN round END,
