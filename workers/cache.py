@@ -3,8 +3,9 @@
 A folder for each kind, and in it
     <key>       an entry, complete from the moment it is there. Its key is a hash of all that it was built from
     .building/  where entries are built and taken apart; each is named after its key
-    .locks/     a file for each key, locked (flock) while somebody builds or removes that entry
-    .used/      a file for each key: changed when the entry was used last, holding its size; locked while it is in use
+Beside these folders is .state, which no job may see: whoever can read a file can hold a lock on it. In it, for each kind,
+    locks/      a file for each key, locked (flock) while somebody builds or removes that entry
+    used/       a file for each key: changed when the entry was used last, holding its size; locked while it is in use
 
 A worker that is killed leaves a folder in .building and no lock, so the next one that wants the entry, and the next
 collection, know that nobody works on it. Any of it may be deleted by hand at any time.
@@ -38,7 +39,20 @@ COLLECT_EVERY_S = 5 * 60.0
 _TOUCH_EVERY_S = 60.0  # far less than SPARED_S, by which the time of the last use may be behind
 _LOCK_POLL_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 _KEY = re.compile(r"[0-9a-f]{16,128}")
-_BUILDING, _LOCKS, _USED = ".building", ".locks", ".used"
+_BUILDING, _STATE = ".building", ".state"
+
+
+def state_folder(cache_dir: Path) -> Path:
+    """What jobs must not see of a cache."""
+    return cache_dir / _STATE
+
+
+def _locks(root: Path) -> Path:
+    return state_folder(root.parent) / root.name / "locks"
+
+
+def _used(root: Path) -> Path:
+    return state_folder(root.parent) / root.name / "used"
 
 
 @dataclass
@@ -81,7 +95,7 @@ class Cache:
         """As `get`; the entry is not removed before the block ends."""
         while True:
             path = await self.get(key, build)
-            used = _locked(self._root / _USED / key, fcntl.LOCK_SH)
+            used = _locked(_used(self._root) / key, fcntl.LOCK_SH)
             if used is not None and os.path.isdir(path):
                 break
             if used is not None:
@@ -96,7 +110,7 @@ class Cache:
     def _touch(self, key: str) -> bool:
         """Record that entry `key` is used; False when it is not there, or is being removed."""
         self._make_folders()
-        used = _locked(self._root / _USED / key, fcntl.LOCK_SH)
+        used = _locked(_used(self._root) / key, fcntl.LOCK_SH)
         if used is None:
             return False
         try:
@@ -109,14 +123,15 @@ class Cache:
         return True
 
     def _make_folders(self) -> None:
-        if self._is_made and (self._root / _USED).is_dir():
+        if self._is_made and _used(self._root).is_dir() and (self._root / _BUILDING).is_dir():
             return
         # Passable for jobs, whose users are others; what they must not even pass is the worker's alone.
         for folder, mode in ((self._root, 0o711), (self._root / _BUILDING, 0o711)):
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(mode)
-        for name in (_LOCKS, _USED):
-            (self._root / name).mkdir(mode=0o700, exist_ok=True)
+        state_folder(self._root.parent).mkdir(mode=0o700, exist_ok=True)
+        for folder in (_locks(self._root), _used(self._root)):
+            folder.mkdir(parents=True, exist_ok=True)
         self._is_made = True
 
     async def _shared_build(self, key: str, build: Build) -> None:
@@ -155,7 +170,7 @@ class Cache:
             except BaseException:
                 await asyncio.to_thread(_remove, staging)
                 raise
-            _record_size(self._root / _USED / key, size)
+            _record_size(_used(self._root) / key, size)
             self._touch(key)
             logger.info("cache entry built kind=%s key=%s bytes=%s", self._root.name, key, size)
         finally:
@@ -164,7 +179,7 @@ class Cache:
     async def _build_lock(self, key: str) -> int:
         attempt = 0
         while True:
-            lock = _locked(self._root / _LOCKS / key, fcntl.LOCK_EX)
+            lock = _locked(_locks(self._root) / key, fcntl.LOCK_EX)
             if lock is not None:
                 return lock
             await asyncio.sleep(_LOCK_POLL_S[min(attempt, len(_LOCK_POLL_S) - 1)])
@@ -188,7 +203,7 @@ def collect(cache_dir: Path, max_bytes: int, *, spared_s: float = SPARED_S) -> i
     above. Also removes what killed workers left. At most one process does it at a time; for others it is nothing.
     """
     with suppress(FileNotFoundError):
-        guard = _locked(cache_dir / ".collecting", fcntl.LOCK_EX)
+        guard = _locked(_made(state_folder(cache_dir)) / "collecting", fcntl.LOCK_EX)
         if guard is None:
             return 0
         try:
@@ -204,7 +219,7 @@ def clear(cache_dir: Path) -> int | None:
     None: another process collects, ask again. What is removed while a job still reads it without a lock (`Cache.get`)
     is missing there: call when the jobs of this worker have ended.
     """
-    guard = _locked(cache_dir / ".collecting", fcntl.LOCK_EX)
+    guard = _locked(_made(state_folder(cache_dir)) / "collecting", fcntl.LOCK_EX)
     if guard is None:
         return None
     try:
@@ -215,25 +230,32 @@ def clear(cache_dir: Path) -> int | None:
 
 def entry_count(cache_dir: Path) -> int:
     """How many entries there are, of all kinds."""
-    kinds = [root for root in cache_dir.iterdir() if (root / _USED).is_dir()]
-    return sum(bool(_KEY.fullmatch(name)) for root in kinds for name in os.listdir(root))
+    return sum(bool(_KEY.fullmatch(name)) for root in _kinds(cache_dir) for name in os.listdir(root))
+
+
+def _kinds(cache_dir: Path) -> list[Path]:
+    return [root for root in cache_dir.iterdir() if not root.is_symlink() and _used(root).is_dir()]
+
+
+def _made(folder: Path) -> Path:
+    """The folder, made if the one above it is there. Raises FileNotFoundError."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def _collect(cache_dir: Path, max_bytes: int, spared_s: float) -> int:
     found: list[tuple[float, int, Path]] = []  # last use, size, entry
-    for root in cache_dir.iterdir():
-        if root.is_symlink() or not (root / _USED).is_dir():
-            continue
+    for root in _kinds(cache_dir):
         for leftover in os.listdir(root / _BUILDING):
             key = leftover.partition("-")[0]
-            lock = _locked(root / _LOCKS / key, fcntl.LOCK_EX) if _KEY.fullmatch(key) else None
+            lock = _locked(_locks(root) / key, fcntl.LOCK_EX) if _KEY.fullmatch(key) else None
             if lock is not None:
                 _remove(root / _BUILDING / leftover)
                 os.close(lock)
         for name in os.listdir(root):
             if _KEY.fullmatch(name):
                 found.append((*_use_and_size(root, name), root / name))
-        for name in set(os.listdir(root / _USED)).difference(os.listdir(root)):
+        for name in set(os.listdir(_used(root))).difference(os.listdir(root)):
             _removed_unless_used(root / name, spared_s)  # there is nothing but the record of it
     total, freed = sum(size for _, size, _ in found), 0
     for _, size, entry in sorted(found):
@@ -247,21 +269,21 @@ def _collect(cache_dir: Path, max_bytes: int, spared_s: float) -> int:
 
 def _removed_unless_used(entry: Path, spared_s: float) -> bool:
     root, key = entry.parent, entry.name
-    lock = _locked(root / _LOCKS / key, fcntl.LOCK_EX)
+    lock = _locked(_locks(root) / key, fcntl.LOCK_EX)
     if lock is None:
         return False
-    used = _locked(root / _USED / key, fcntl.LOCK_EX)
+    used = _locked(_used(root) / key, fcntl.LOCK_EX)
     try:
         if used is None or time.time() - os.fstat(used).st_mtime < spared_s:
             return False
         doomed = root / _BUILDING / _fresh(key)
         with suppress(FileNotFoundError):
             os.rename(entry, doomed)
-        (root / _USED / key).unlink(missing_ok=True)
+        (_used(root) / key).unlink(missing_ok=True)
         os.close(used)
         used = None
         _remove(doomed)
-        (root / _LOCKS / key).unlink(missing_ok=True)
+        (_locks(root) / key).unlink(missing_ok=True)
         return True
     finally:
         if used is not None:
@@ -271,7 +293,7 @@ def _removed_unless_used(entry: Path, spared_s: float) -> bool:
 
 def _use_and_size(root: Path, key: str) -> tuple[float, int]:
     """When the entry was used last, in seconds since the epoch, and its size, measured if nobody has written it down."""
-    record = root / _USED / key
+    record = _used(root) / key
     try:
         text = record.read_text()
         return record.stat().st_mtime, int(text)

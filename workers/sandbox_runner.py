@@ -75,7 +75,7 @@ class SandboxRunner:
         self._store = store
         self._host = JobHost(
             base_dir=folder,
-            hidden_paths=hidden_paths,
+            hidden_paths=[*hidden_paths, cache.state_folder(cache_dir)],
             read_only=preparing.readable_paths(available),
             python_paths=python_paths,
             writable_root=cache_dir,
@@ -118,6 +118,8 @@ class SandboxRunner:
         """Start the fork server. Raises IsolationRefused when the policy asks for isolation and there is none."""
         # Jobs pass through and cannot list it: what is in it is named by hashes, and may be of other workspaces.
         self._cache_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
+        # Before the fork server: only what is there can be hidden.
+        cache.state_folder(self._cache_dir).mkdir(mode=0o700, exist_ok=True)
         await self._host.start()
         self._collecting = asyncio.create_task(cache.keep_small(self._cache_dir, self._cache_max_bytes))
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from workers import preparing
+from workers.cache import state_folder
 from workers.runtimes import (
     Available,
     Execution,
@@ -116,6 +117,8 @@ def started(**options: Any) -> Iterator[Jobs]:
     available = look_around()
     cache_dir = Path(options["base_dir"]).resolve().parent / f"cache-{Path(options['base_dir']).name}"
     cache_dir.mkdir(mode=0o711, exist_ok=True)
+    state_folder(cache_dir).mkdir(mode=0o700, exist_ok=True)
+    options["hidden_paths"] = [*options.get("hidden_paths", ()), state_folder(cache_dir)]
     options.setdefault("writable_root", cache_dir)
     read_only = [cache_dir, *preparing.readable_paths(available), *options.pop("read_only", ())]
     with asyncio.Runner() as runner:

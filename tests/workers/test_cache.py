@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.cache import Cache, collect
+from workers.cache import Cache, collect, state_folder
 
 KEY, OTHER, THIRD = "a" * 64, "b" * 64, "c" * 64
 BUILDER = """
@@ -64,7 +64,7 @@ async def never(folder: Path) -> None:
 
 def last_used(root: Path, key: str, *, minutes_ago: float) -> None:
     at = time.time() - 60 * minutes_ago
-    os.utime(root / ".used" / key, (at, at))
+    os.utime(state_folder(root.parent) / root.name / "used" / key, (at, at))
 
 
 async def test_an_entry_is_built_once_and_found_from_then_on(cache: Cache, root: Path) -> None:
@@ -202,7 +202,7 @@ async def test_strangers_can_read_an_entry_they_know_and_cannot_list_the_others(
         ).returncode
 
     assert stranger("cat", f"{root}/{KEY}/file") == 0
-    assert all(stranger("ls", f"{root}{below}") for below in ("", "/.building", "/.used", "/.locks"))
+    assert all(stranger("ls", f"{root}{below}") for below in ("", "/.building", "/../.state"))
 
 
 @pytest.mark.parametrize("key", ["../x", "A" * 64, "short", "a" * 64 + "/.."])
@@ -234,7 +234,12 @@ async def test_of_what_is_gone_no_record_stays(cache: Cache, root: Path) -> None
 
     collect(root.parent, 0)
 
-    assert [list((root / folder).iterdir()) for folder in (".used", ".locks", ".building")] == [[], [], []]
+    state = state_folder(root.parent) / root.name
+    assert [list(folder.iterdir()) for folder in (state / "used", state / "locks", root / ".building")] == [
+        [],
+        [],
+        [],
+    ]
 
 
 async def test_what_is_in_use_or_was_just_now_is_not_removed(cache: Cache, root: Path) -> None:
