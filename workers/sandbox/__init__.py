@@ -9,6 +9,11 @@ The parts
     job process (job_process/sandboxed)    Python: calls the script in this very process (job_process/python_main);
                                            other languages: executes a program
 
+Programs that stay (session.py)
+    JobHost.open_session starts a program in such a sandbox, under the same guard and limits, that is told and tells
+    things over two pipes of its own: warm processes (workers.dedicated), and Bun processes that wait for their one job.
+    The pipes are handed to the prepared sandbox together with the program, so those of ordinary jobs cost nothing.
+
 What a job sees
     The fork server moves into a root of its own once (job_process/root_view): /usr, /bin, /sbin, /lib*, /etc, /opt,
     /nix, /snap and the interpreter, read-only, with `hidden_paths` covered; nothing of /home, /root, /run, /srv, /var
