@@ -33,7 +33,7 @@ _LONGEST_BACKOFF_S = 5.0
 
 QueueCallback = Callable[[str | None], None]  # the tag that has work; None: any may have
 CancelCallback = Callable[[UUID | None], None]  # the job to look at; None: any
-GroupCallback = Callable[[str | None], None]  # the worker group whose configuration changed; None: any may have
+GroupCallback = Callable[[str | None], None]  # the worker group that is configured anew; None: any may be
 
 
 class JobWatch:
