@@ -145,7 +145,8 @@ NUM_WORKERS_DEFAULT = _positive("NUM_WORKERS_DEFAULT", 1, most=1000)
 SLEEP_QUEUE = _positive(
     "SLEEP_QUEUE", 50 * (NUM_WORKERS or NUM_WORKERS_DEFAULT), least=10
 )  # milliseconds between polls without NOTIFY
-QUEUE_FAIRNESS = _bool("QUEUE_FAIRNESS", default=True)  # while jobs pile up, workspaces take turns (jobs.turns)
+# While jobs pile up, workspaces take turns (jobs.turns).
+QUEUE_FAIRNESS = _bool("QUEUE_FAIRNESS", default=True)
 EXIT_AFTER_N_JOBS = _positive("EXIT_AFTER_N_JOBS", 0, least=0) or None
 HEARTBEAT_SECONDS = _positive("HEARTBEAT_SECONDS", 5)
 if HEARTBEAT_SECONDS * 2 > ZOMBIE_JOB_TIMEOUT:
