@@ -85,7 +85,7 @@ class Network:
         shift = 8 * size - self.bits
         return (
             size == len(self.address)
-            and int.from_bytes(address) >> shift == int.from_bytes(self.address) >> shift
+            and int.from_bytes(address, "big") >> shift == int.from_bytes(self.address, "big") >> shift
         )
 
     def __str__(self) -> str:
@@ -352,7 +352,7 @@ def _address(named: bytes, *, is_connect: bool) -> tuple[bytes, int]:
     """Address and port in a struct sockaddr; an empty address when it is none of the internet."""
     if len(named) < 8:
         return b"", 0
-    family, port = int.from_bytes(named[:2], sys.byteorder), int.from_bytes(named[2:4])
+    family, port = int.from_bytes(named[:2], sys.byteorder), int.from_bytes(named[2:4], "big")
     # A datagram to "no family" goes to an IPv4 address; connecting to it means to let go of the one before.
     if family == socket.AF_INET or (family == socket.AF_UNSPEC and not is_connect):
         return named[4:8], port
@@ -437,7 +437,9 @@ def _words(address: bytes, bits: int) -> list[tuple[int, int, int, int]]:
     for offset in range(0, len(address), 4):
         mask = (0xFFFFFFFF << max(0, 32 - max(0, bits - 8 * offset))) & 0xFFFFFFFF
         if mask:
-            found.append((_LOAD, start + offset, mask, int.from_bytes(address[offset : offset + 4]) & mask))
+            found.append(
+                (_LOAD, start + offset, mask, int.from_bytes(address[offset : offset + 4], "big") & mask)
+            )
     return found
 
 

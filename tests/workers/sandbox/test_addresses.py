@@ -19,6 +19,7 @@ from tests.workers.job_runs import ISOLATED, Jobs, started_with
 from tests.workers.sandbox.bpf import receives
 from tests.workers.sandbox.test_environments import MODULE, Warm
 from workers.job_process import address_guard, processes
+from workers.runtimes.python_versions import found_pythons
 from workers.sandbox import Isolation, JobHost, Limits, Program
 
 BLOCKED, OPEN = "127.0.0.9", "127.0.0.10"  # both are this machine
@@ -389,6 +390,20 @@ def test_a_dead_supervisor_takes_no_guard_off(servers: Servers) -> None:
         ran = jobs.python(TRIES["python3"], args=args)
 
     assert ran.result == ["credentials", "refused"]
+
+
+def test_every_python_that_scripts_may_ask_for_guards_its_jobs(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    told = {}
+    for python in found_pythons():
+        options: dict[str, Any] = {"python": str(python.executable), "read_only": [python.prefix]}
+        folder = tmp_path_factory.mktemp("jobs")
+        with started_with(ISOLATED[0], folder, blocked_networks=NETWORKS, **options) as jobs:
+            told[python.version] = "all the same" not in jobs.host.confinement_reason
+
+    assert told
+    assert all(told.values()), told
 
 
 def supervisor_below(pid: int) -> int:
