@@ -264,8 +264,8 @@ class Lane:
             del self._held[str(job.claim.id)]
         for job_id in answer.lost:
             logger.warning("lost the lease of job=%s; its result was dropped", job_id)
-        if completions:
-            self._recorded([completion.id for completion in completions])
+        if done:
+            self._recorded([completion.id for _, completion in done])
         self._default_timeout_s = answer.default_timeout_s
         if limit and len(answer.claims) >= limit:
             self._may_be_more = True
