@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from ipaddress import ip_address
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.workers.job_runs import Jobs, Log, started
 from workers.job_process import address_guard
 from workers.networks import AddressBlocked, BlockedNetworks
-from workers.runtimes import Execution, ExecutionFailed
+from workers.runtimes import Execution, ExecutionFailed, Executor, Site
 from workers.runtimes.graphql import Graphql
 from workers.runtimes.mysql import Mysql
 from workers.runtimes.postgresql import Postgresql
@@ -93,7 +93,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
         yield jobs
 
 
-RESOURCES = {
+RESOURCES: dict[str, tuple[Callable[[Site], Executor], str, Callable[[int], dict[str, Any]]]] = {
     "postgresql": (Postgresql, "SELECT 1", lambda port: {"database": {"host": "localhost", "port": port}}),
     "mysql": (
         Mysql,

@@ -46,9 +46,9 @@ class Servers:
         stack.callback(self._stop)
 
     def _serve(self) -> None:
+        watched: list[Any] = [*self._streams, *self._datagrams, self._stop_read]
         while True:
-            ready, _, _ = select.select([*self._streams, *self._datagrams, self._stop_read], [], [])
-            for one in ready:
+            for one in select.select(watched, [], [])[0]:
                 if one == self._stop_read:
                     return
                 if one in self._streams:
