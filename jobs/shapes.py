@@ -296,7 +296,9 @@ def worker_json(worker: WorkerPing, *, last_ping_s: float, reveal: bool) -> dict
         # The tags of dedicated workers name scripts of workspaces.
         "custom_tags": [tag for tag in worker.custom_tags if reveal or ":" not in tag],
         "native_mode": worker.native_mode,
-        "dedicated_worker": worker.dedicated_workers[0] if reveal and len(worker.dedicated_workers) == 1 else None,
+        "dedicated_worker": worker.dedicated_workers[0]
+        if reveal and len(worker.dedicated_workers) == 1
+        else None,
         "dedicated_workers": worker.dedicated_workers if reveal else [],
         "languages": worker.languages,
         "runtimes": worker.runtimes,

@@ -354,7 +354,9 @@ class Alert(models.Model):
     subject = models.CharField(max_length=255)  # what it is about: the name of a worker group, ...
     message = models.TextField()
     created_at = models.DateTimeField(db_default=Now())
-    raised_at = models.DateTimeField(null=True, blank=True)  # null: it may be over in a moment, nobody is told yet
+    raised_at = models.DateTimeField(
+        null=True, blank=True
+    )  # null: it may be over in a moment, nobody is told yet
     resolved_at = models.DateTimeField(null=True, blank=True)  # null: it goes on
     acknowledged = models.BooleanField(default=False, db_default=False)
     acknowledged_by = models.CharField(max_length=255, blank=True, default="", db_default="")  # e-mail

@@ -256,7 +256,9 @@ async def test_a_child_that_ends_is_started_again_and_its_last_words_come_first(
 
 
 @pytest.mark.parametrize("code", [0, RESTART_CODE])
-async def test_a_child_that_leaves_in_order_is_started_again_without_alarm_but_not_in_a_tight_loop(capsys, code):
+async def test_a_child_that_leaves_in_order_is_started_again_without_alarm_but_not_in_a_tight_loop(
+    capsys, code
+):
     leaving = child(f"date +%s.%N; exit {code}")
     running = asyncio.create_task(leaving.keep_running())
 

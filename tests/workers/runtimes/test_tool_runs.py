@@ -83,7 +83,8 @@ def test_one_that_takes_too_long_is_stopped_and_named(tools: Tools) -> None:
 
 def test_one_that_is_killed_is_named(tools: Tools) -> None:
     with pytest.raises(
-        ExecutionFailed, match=r"^bash: Job used more than its 50 MB of memory \(peak \d+ MB\) and was stopped"
+        ExecutionFailed,
+        match=r"^bash: Job used more than its 50 MB of memory \(peak \d+ MB\) and was stopped",
     ):
         tools("head -c 200000000 /dev/zero > /tmp/big; sleep 60", limits=Limits(memory_bytes=50 << 20))
 
