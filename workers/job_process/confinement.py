@@ -31,7 +31,8 @@ class Confinement:
             if not networks:
                 return
             rules = address_guard.Rules(networks, address_guard.resolvers_of_this_machine())
-            supervised = seccomp.program(supervised=True)
+            # Where sockets are filtered, looking at addresses is for people's sake alone.
+            supervised = seccomp.program(supervised=True, every_connect=not rules.filters_sockets)
             is_told = address_guard.find_out(supervised, rules, uid)
             self.supervisor_pid, self._to_supervisor = address_guard.start_supervisor(rules)
             self._program = supervised

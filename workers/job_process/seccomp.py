@@ -133,6 +133,7 @@ _LOCAL_FAMILIES = (socket.AF_UNIX, socket.AF_NETLINK)
 _INTERNET_FAMILIES = (socket.AF_INET, socket.AF_INET6)
 # No others: SCTP, DCCP and Multipath TCP can reach addresses that connect() was not given.
 _PROTOCOLS = (0, socket.IPPROTO_ICMP, socket.IPPROTO_TCP, socket.IPPROTO_UDP, socket.IPPROTO_ICMPV6, 136)
+_ADDRESS_SIZES = (16, 28, 128)  # struct sockaddr_in, sockaddr_in6, sockaddr_storage
 _FAST_OPEN = 0x20000000  # MSG_FASTOPEN: connects while it sends
 
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
@@ -162,10 +163,11 @@ _ALLOWED: Code = [(_RETURN, 0, 0, 0x7FFF0000)]  # SECCOMP_RET_ALLOW
 _ASKED: Code = [(_RETURN, 0, 0, 0x7FC00000)]  # SECCOMP_RET_USER_NOTIF
 
 
-def program(*, supervised: bool, machine: str | None = None) -> bytes:
+def program(*, supervised: bool, every_connect: bool = True, machine: str | None = None) -> bytes:
     """The filter for this `machine`. Raises OSError when its system call numbers are not known here.
 
-    `supervised`: a supervisor decides about addresses.
+    `supervised`: a supervisor decides about addresses. Without `every_connect` it is not asked about connections whose
+    address has none of the usual sizes of the internet's: those of local sockets, which every shell makes.
     """
     machine = machine or platform.machine()
     if machine not in _MACHINES:
@@ -181,7 +183,7 @@ def program(*, supervised: bool, machine: str | None = None) -> bytes:
             call = columns[column]
             if call is not None:
                 code += [(_EQUAL, 0, 1, call), *_error(number)]
-    for columns, decision in _decisions(supervised):
+    for columns, decision in _decisions(supervised, every_connect):
         code += [(_EQUAL, 0, len(decision), columns[column]), *decision]
     return b"".join(struct.pack("HBBI", *instruction) for instruction in [*code, *_ALLOWED])
 
@@ -216,7 +218,7 @@ def supervised_calls() -> dict[int, str]:
     return {_CONNECT[column]: "connect", _SENDTO[column]: "sendto", _SOCKET[column]: "socket"}
 
 
-def _decisions(supervised: bool) -> list[tuple[tuple[int, int], Code]]:
+def _decisions(supervised: bool, every_connect: bool) -> list[tuple[tuple[int, int], Code]]:
     """What is decided by arguments, and how."""
     refused = _error(errno.EPERM)
     found = [
@@ -233,7 +235,10 @@ def _decisions(supervised: bool) -> list[tuple[tuple[int, int], Code]]:
             _argument(4), [0], _choose(_argument(4) + _HIGH_HALF, [0], _ALLOWED, _ASKED), _ASKED
         )
         found += [
-            (_CONNECT, _ASKED),
+            (
+                _CONNECT,
+                _ASKED if every_connect else _choose(_argument(2), _ADDRESS_SIZES, _ASKED, _ALLOWED),
+            ),
             (_SENDTO, _if_bits(_argument(3), _FAST_OPEN, no_fast_open, to_address)),
             # Where a message goes lies in memory, and all kinds of programs send messages: see address_guard.
             (_SENDMSG, _if_bits(_argument(2), _FAST_OPEN, no_fast_open, _ALLOWED)),

@@ -14,7 +14,16 @@ from workers.job_process import seccomp
 
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 NUMBERS = {  # of this test's own, by machine
-    "x86_64": {"read": 0, "clone": 56, "unshare": 272, "ioctl": 16, "socket": 41, "sendto": 44, "bpf": 321},
+    "x86_64": {
+        "read": 0,
+        "clone": 56,
+        "unshare": 272,
+        "ioctl": 16,
+        "socket": 41,
+        "sendto": 44,
+        "connect": 42,
+        "bpf": 321,
+    },
     "aarch64": {
         "read": 63,
         "clone": 220,
@@ -22,6 +31,7 @@ NUMBERS = {  # of this test's own, by machine
         "ioctl": 29,
         "socket": 198,
         "sendto": 206,
+        "connect": 203,
         "bpf": 280,
     },
 }
@@ -95,6 +105,18 @@ def test_a_supervisor_is_asked_about_addresses_alone(machine: str) -> None:
     assert not asked("socket", 1, 1, 0)
     fast_open = decided(machine, "sendto", 3, 0x7000, 5, 0x20000000, 0x8000, 16, supervised=True)
     assert fast_open == refused_with(errno.EOPNOTSUPP)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_connections_of_local_sockets_need_not_be_asked_about(machine: str) -> None:
+    def is_asked(size: int, *, every: bool) -> bool:
+        program = seccomp.program(supervised=True, every_connect=every, machine=machine)
+        call = NUMBERS[machine]["connect"]
+        decision = decide(program, architecture=MACHINES[machine], call=call, arguments=(3, 0x7000, size))
+        return decision == ASKED
+
+    assert [is_asked(size, every=False) for size in (16, 28, 128, 110)] == [True, True, True, False]
+    assert is_asked(110, every=True)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
