@@ -21,7 +21,7 @@ from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 from psycopg.types.json import Json, Jsonb
 
-from jobs import sql, wakeups
+from jobs import pg, sql, wakeups
 from jobs.errors import JobIdTaken, JobNotFound, LeaseLost
 from jobs.flows import waking
 from jobs.models import JobStatus, new_job_id
@@ -197,10 +197,8 @@ def push_job(request: JobRequest) -> UUID:
     if not 0 <= request.priority <= MAX_PRIORITY:
         raise BadRequest(f"priority is {request.priority}; expected 0 to {MAX_PRIORITY}")
     parameters = push_parameters(request)
-    with connection.cursor() as cursor:
-        cursor.execute(sql.load("push"), parameters)
-        if cursor.rowcount == 0:
-            raise JobIdTaken(f"job id {parameters['id']} is taken; choose another or leave it out")
+    if pg.execute_prepared(sql.load("push"), parameters) == 0:
+        raise JobIdTaken(f"job id {parameters['id']} is taken; choose another or leave it out")
     if request.scheduled_for is None and not request.scheduled_in_s:
         wakeups.job_queued(request.tag)
     job_id: UUID = parameters["id"]

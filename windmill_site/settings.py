@@ -238,6 +238,9 @@ _database["CONN_MAX_AGE"] = 0
 _database["CONN_HEALTH_CHECKS"] = True
 # A transaction-mode pooler may hand each transaction another server connection: nothing may be session-scoped.
 _database["DISABLE_SERVER_SIDE_CURSORS"] = True
+if DATABASE_DIRECT_URL == DATABASE_URL:
+    # For statements that ask to be prepared (jobs.pg); Django's own are put together by the client and never are.
+    _database["OPTIONS"]["prepare_threshold"] = 5
 DATABASES = {"default": _database}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 

@@ -12,7 +12,7 @@ WITH asked AS (
            %(parent_job)s, %(root_job)s, %(flow_step_id)s, %(trigger_kind)s, %(trigger)s, %(timeout)s, %(priority)s,
            %(visible_to_owner)s, %(preprocessed)s, %(raw_flow)s, %(cache_ttl)s, %(delete_after_secs)s,
            %(concurrency_key)s, %(concurrent_limit)s, %(concurrency_time_window_s)s, %(same_worker)s, %(raw_lock)s
-     WHERE NOT EXISTS (SELECT FROM completed_job WHERE id = %(id)s)
+     WHERE NOT EXISTS (SELECT FROM completed_job WHERE id = %(id)s AND id = ANY(ARRAY[%(id)s]))
         ON CONFLICT (id) DO NOTHING
     RETURNING id, workspace_id, runnable_path, created_at, tag, priority, concurrency_key
 ),

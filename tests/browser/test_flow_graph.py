@@ -216,12 +216,12 @@ def test_an_editor_is_asked_and_never_overruled(gallery: Gallery, page: Page) ->
     page.keyboard.press("Alt+ArrowUp")
     page.keyboard.press("Control+z")
     page.keyboard.press("Delete")
-    here = node.bounding_box()
-    there = page.get_by_role("button", name="Add a step at the start of Ledger").bounding_box()
-    assert here and there
-    page.mouse.move(here["x"] + 60, here["y"] + 20)
+    node.hover(position={"x": 60, "y": 20})  # once it has come to rest: what has the focus is moved into view
     page.mouse.down()
+    there = page.get_by_role("button", name="Add a step at the start of Ledger").bounding_box()
+    assert there
     page.mouse.move(there["x"] + 12, there["y"] + 12, steps=6)
+    expect(page.locator(".fg-plus.drop")).to_have_count(1)
     page.mouse.up()
 
     asked = json.loads(page.evaluate("JSON.stringify(window.asked)"))

@@ -56,6 +56,22 @@ def test_an_id_names_one_job_even_after_that_is_over(make_job: Make) -> None:
     assert not QueuedJob.objects.exists() and not Job.objects.exists()
 
 
+def test_a_push_is_parsed_once_a_connection(make_job: Make) -> None:
+    make_job()
+    before = _prepared_pushes()
+
+    make_job()
+
+    assert before  # one for each kind of arguments
+    assert _prepared_pushes() == before
+
+
+def _prepared_pushes() -> list[str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name FROM pg_prepared_statements WHERE statement LIKE '%INSERT INTO job %'")
+        return sorted(name for (name,) in cursor.fetchall())
+
+
 def test_a_push_is_one_round_trip_and_a_hint(make_job: Make, django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(1):  # the hint waits for the commit of this test, which never comes
         make_job()

@@ -22,6 +22,7 @@ from tests.workers.test_ai_agent import PlainLog, inputs
 from tests.workers.test_ai_agent import claim as some_claim
 from workers.agent_tools import agent_of, load_tools, parameters, run_agent
 from workers.ai_agent import Tool
+from workers.networks import BlockedNetworks
 from workers.pg_queue import PgJobQueue
 from workers.runner import RunRequest
 from workspaces import variables
@@ -193,7 +194,9 @@ async def test_an_agent_of_a_flow_runs_with_its_tools(queue: PgJobQueue, claim: 
             log=PlainLog(),  # type: ignore[arg-type]
             report_memory=lambda _: None,
         )
-        outcome = await run_agent(request, store=queue.flow_store, push_tool=push, wait_result=wait)
+        outcome = await run_agent(
+            request, store=queue.flow_store, push_tool=push, wait_result=wait, blocked=BlockedNetworks()
+        )
 
     assert outcome.is_success
     assert json.loads(outcome.result)["output"] == "Mild."

@@ -132,6 +132,6 @@ def test_a_stream_line_goes_to_the_stream(jobs: Jobs) -> None:
 
 
 def test_a_file_may_not_grow_beyond_its_limit(jobs: Jobs) -> None:
-    ran = jobs.bash("exec head -c 2000000 /dev/zero > big", limits=Limits(file_bytes=1_000_000))
+    ran = jobs.bash("exec head -c 2000000 /dev/zero > big", limits=Limits(file_bytes=1 << 20))
 
-    assert "a file grew beyond 1,000,000 bytes" in ran.error["message"]
+    assert "a file grew beyond 1 MB" in ran.error["message"]

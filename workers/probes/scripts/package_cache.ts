@@ -2,9 +2,19 @@
 import { chmodSync, closeSync, openSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 
+/** Where Bun itself lies below /tmp, the way to it leads through the job's own /tmp, which it may change. */
+function isOwn(folder: string) {
+  try {
+    return statSync(folder).dev === statSync("/tmp").dev && statSync("/tmp").dev !== statSync("/usr").dev;
+  } catch {
+    return false;
+  }
+}
+
 export function main(shared: string[] = []) {
   const found: string[] = [];
   for (const folder of [...shared, dirname(process.execPath), "/node_modules", "/usr/lib/node_modules"]) {
+    if (isOwn(folder)) continue;
     for (const name of ["node_modules", "bunfig.toml", `planted-${process.pid}.json`]) {
       try {
         writeFileSync(`${folder}/${name}`, "", { flag: "wx" });
