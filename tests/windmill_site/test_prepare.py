@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from django.db import connection
+from pytest_django import DjangoDbBlocker
 
 from tests import databases
 
@@ -17,14 +18,15 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def empty_database(transactional_db: None) -> Iterator[str]:
+def empty_database(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
     """The name of a database without tables."""
     name = f"prepare_{uuid.uuid4().hex[:12]}"
-    with connection._nodb_cursor() as cursor:
-        cursor.execute(f'CREATE DATABASE "{name}"')
-    yield name
-    with connection._nodb_cursor() as cursor:
-        cursor.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    with django_db_blocker.unblock():
+        with connection._nodb_cursor() as cursor:
+            cursor.execute(f'CREATE DATABASE "{name}"')
+        yield name
+        with connection._nodb_cursor() as cursor:
+            cursor.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
 def test_one_of_them_migrates_indexes_made_concurrently_included_and_the_other_waits(
