@@ -74,6 +74,7 @@ class HostScripts:
         self._leaving = leaving
         self._stopping = stopping
         self._running: HeldJob | None = None
+        self._is_stopped = False
         self._problem = ""  # of the last run
 
     @property
@@ -112,7 +113,11 @@ class HostScripts:
                     await self._leaving.wait()
 
     def stop(self) -> None:
-        """End what runs; it does not go back into the queue, where nobody would take it."""
+        """End what runs, or is about to; it does not go back into the queue, where nobody would take it."""
+        self._is_stopped = True
+        self._stop_running()
+
+    def _stop_running(self) -> None:
         if self._running is not None:
             self._running.stop_for(Stop.CANCELED, CancelRequest(self._options.name, "its worker was stopped"))
 
@@ -120,11 +125,13 @@ class HostScripts:
         logger.info("running the %s worker=%s", what, self._options.name)
         claim = await self._start_job(job(script, worker=self._options.name, tag=tag, path=path))
         held = self._running = self._hold(claim)
+        if self._is_stopped:  # while the job was being recorded
+            self._stop_running()
         held.task = asyncio.create_task(self._run(held, script, what), name=what)
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait({held.task, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            self.stop()
+            self._stop_running()
             await held.task
         finally:
             stopped.cancel()
@@ -141,13 +148,16 @@ class HostScripts:
         self._problem = ""
         held.is_executing = True
         try:
-            await run(
-                script,
-                environment=self._options.environment.for_host(),
-                log=held.log,
-                timeout_s=self._options.max_timeout_s,
-            )
-            outcome = results.succeeded("null", max_size_mb=1)
+            if held.stop is not None:  # nothing has begun that could be cancelled
+                self._problem = f"The {what} was stopped.\n"
+            else:
+                await run(
+                    script,
+                    environment=self._options.environment.for_host(),
+                    log=held.log,
+                    timeout_s=self._options.max_timeout_s,
+                )
+                outcome = results.succeeded("null", max_size_mb=1)
         except HostScriptFailed as exc:
             message = f"The {what} of worker group {self._options.group} failed: {exc}"
             logger.error("%s. End of its output:\n%s", message, exc.log[-2000:])

@@ -1,8 +1,10 @@
 """Scripts that look after the host: when they run, and what is seen of them."""
 
+import asyncio
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from queue import Queue
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +12,8 @@ import pytest
 
 from jobs import queue
 from jobs.models import CompletedJob, Job, JobStatus, QueuedJob, WorkerPing
+from jobs.queue import Claim, JobRequest
+from workers.pg_queue import PgJobQueue
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Start = Callable[..., Any]
@@ -93,3 +97,23 @@ def test_what_a_worker_does_with_its_init_script_is_seen_while_it_runs(
     wait_until(lambda: QueuedJob.objects.filter(running=True, tag="init_script").exists())
     assert worker.stop() == 1
     assert WorkerPing.objects.get().init_log == "The init script was stopped.\n"
+
+
+def test_a_script_that_is_stopped_while_its_job_is_being_recorded_does_not_begin(
+    start_worker: Start, tmp_path: Any
+) -> None:
+    started: Queue[Any] = Queue()
+
+    class StoppedMeanwhile(PgJobQueue):
+        async def start_own(self, request: JobRequest) -> Claim:
+            claim = await super().start_own(request)
+            worker = await asyncio.to_thread(started.get)
+            worker.worker._host_scripts.stop()
+            return claim
+
+    worker = start_worker(init_script=f"touch {tmp_path}/began", queue_class=StoppedMeanwhile)
+    started.put(worker)
+
+    assert worker.join() == 1
+    assert not (tmp_path / "began").exists()
+    assert CompletedJob.objects.get().status == JobStatus.CANCELED
