@@ -18,7 +18,7 @@ from workers.runtimes import look_around
 from workers.runtimes.bun import BUN
 from workers.sandbox import host
 
-# Those about the network and the API are in test_network.py and test_live.py: they need somebody to talk to.
+# Those about the network and the API need somebody to talk to: test_network.py, tests/api/served/test_hostile_jobs.py.
 ALONE = [one for one in PROBES if one.theme not in ("network", "API")]
 
 

@@ -12,7 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from jobs.models import CompletedJob, JobStatus, LogChunk, WorkerPing
-from tests.api.served.conftest import Acme, Served, _served, acme, real_worker, served  # noqa: F401
+from tests.api.served.conftest import Acme, Served
 from tests.browser.site import wait_until
 from tests.hostile.conftest import probe
 from tests.tenancy import make_workspace
@@ -28,7 +28,7 @@ Run = Callable[..., CompletedJob]
 
 
 @pytest.fixture
-def start(acme: Acme, real_worker: str) -> Callable[..., UUID]:  # noqa: F811
+def start(acme: Acme, real_worker: str) -> Callable[..., UUID]:
     """Queue a preview as alice, who is admin of her workspace."""
 
     def start(language: str, content: str, **args: Any) -> UUID:
@@ -56,14 +56,14 @@ def log_of(job: UUID) -> str:
     return "".join(chunks)
 
 
-def as_job(acme: Acme, token: str, method: str, path: str, **given: Any) -> int:  # noqa: F811
+def as_job(acme: Acme, token: str, method: str, path: str, **given: Any) -> int:
     headers = {"Authorization": f"Bearer {token}"}
     return httpx.request(
         method, f"{acme.served.urls[0]}/api/{path}", headers=headers, timeout=20, **given
     ).status_code
 
 
-def test_a_token_ends_with_its_job(acme: Acme, run: Run) -> None:  # noqa: F811
+def test_a_token_ends_with_its_job(acme: Acme, run: Run) -> None:
     done = run("python3", RETURNS_TOKEN)
     token = "".join(done.result)
 
@@ -73,7 +73,7 @@ def test_a_token_ends_with_its_job(acme: Acme, run: Run) -> None:  # noqa: F811
 
 
 def test_the_token_of_a_running_job_opens_its_workspace_and_nothing_else(
-    acme: Acme,  # noqa: F811
+    acme: Acme,
     start: Callable[..., UUID],
 ) -> None:
     make_workspace(f"{acme.workspace_id}-b", admin="alice@example.com")  # where alice is admin, too
@@ -100,7 +100,7 @@ def test_the_token_of_a_running_job_opens_its_workspace_and_nothing_else(
     assert as_job(acme, token, "GET", f"w/{acme.workspace_id}/jobs/list") == 401
 
 
-def test_a_token_is_not_to_be_forged(acme: Acme, start: Callable[..., UUID]) -> None:  # noqa: F811
+def test_a_token_is_not_to_be_forged(acme: Acme, start: Callable[..., UUID]) -> None:
     job = start("python3", TELLS_TOKEN)
     token = wait_until(lambda: log_of(job).replace("|", "").strip(), "the token in the log", 30)
     head, body, signature = token.removeprefix("jwt_").split(".")
@@ -119,7 +119,7 @@ def test_a_token_is_not_to_be_forged(acme: Acme, start: Callable[..., UUID]) -> 
     ended(job)
 
 
-def test_a_log_without_end_is_cut_off_and_the_job_goes_on(acme: Acme, run: Run, real_worker: str) -> None:  # noqa: F811
+def test_a_log_without_end_is_cut_off_and_the_job_goes_on(acme: Acme, run: Run, real_worker: str) -> None:
     before = WorkerPing.objects.get(pk=real_worker)
 
     done = run("bash", "# limits: output=1MB\nhead -c 100M /dev/zero | tr '\\0' x; echo; echo end")
@@ -137,10 +137,10 @@ def test_text_that_no_database_stores_is_stored_all_the_same(run: Run) -> None:
 
 
 def test_a_hostile_job_leaves_the_worker_to_the_next(
-    acme: Acme,  # noqa: F811
+    acme: Acme,
     start: Callable[..., UUID],
     run: Run,
-    real_worker: str,  # noqa: F811
+    real_worker: str,
 ) -> None:
     job = start(
         "bash",
@@ -155,14 +155,14 @@ def test_a_hostile_job_leaves_the_worker_to_the_next(
     assert (done.result, done.worker) == ("fine", real_worker)
 
 
-def check(served: Served, *arguments: str) -> "subprocess.CompletedProcess[str]":  # noqa: F811
+def check(served: Served, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run the command in a process of its own, with the settings of the running site."""
     process = served.sites[0].start("isolation_check", "manage.py", "isolation_check", *arguments)
     code = process.wait(timeout=120)
     return subprocess.CompletedProcess(arguments, code, (served.folder / "isolation_check.log").read_text())
 
 
-def test_the_check_finds_the_live_worker_sound(served: Served, real_worker: str) -> None:  # noqa: F811
+def test_the_check_finds_the_live_worker_sound(served: Served, real_worker: str) -> None:
     ran = check(served, "--worker", real_worker, "--json")
 
     lines = json.loads(ran.stdout[ran.stdout.index("[\n") :])
@@ -175,7 +175,7 @@ def test_the_check_finds_the_live_worker_sound(served: Served, real_worker: str)
     assert ran.returncode == bool(exposed)
 
 
-def test_the_check_starts_a_worker_of_its_own(served: Served, real_worker: str) -> None:  # noqa: F811
+def test_the_check_starts_a_worker_of_its_own(served: Served, real_worker: str) -> None:
     ran = check(served, "--here", "--only", "processes.py", "--json")
 
     (line,) = json.loads(ran.stdout[ran.stdout.index("[\n") :])
@@ -183,7 +183,7 @@ def test_the_check_starts_a_worker_of_its_own(served: Served, real_worker: str) 
     assert not WorkerPing.objects.filter(pk=line["worker"]).exists()  # it has left in an orderly way
 
 
-def test_the_check_prints_a_table_and_says_what_was_in_force(real_worker: str) -> None:  # noqa: F811
+def test_the_check_prints_a_table_and_says_what_was_in_force(real_worker: str) -> None:
     output = io.StringIO()
 
     call_command("isolation_check", "--only", "environment.py", "--only", "signals.sh", stdout=output)
@@ -192,7 +192,7 @@ def test_the_check_prints_a_table_and_says_what_was_in_force(real_worker: str) -
     assert "ok           environment.py" in output.getvalue() and "2 contained" in output.getvalue()
 
 
-def test_a_worker_without_isolation_is_not_harmed(real_worker: str) -> None:  # noqa: F811
+def test_a_worker_without_isolation_is_not_harmed(real_worker: str) -> None:
     probes = [probe(name) for name in ("signals.sh", "fork_bomb.sh", "descriptors.sh")]
 
     found = list(check_probes(probes, tags={"bash": "bash"}, surroundings=Surroundings(), reaches=["none"]))
@@ -210,12 +210,12 @@ def test_a_worker_without_isolation_is_not_harmed(real_worker: str) -> None:  # 
         (["--here", "--tag", "x"], "leave --worker, --group and --tag out"),
     ],
 )
-def test_what_cannot_be_checked_is_said(real_worker: str, arguments: list[str], told: str) -> None:  # noqa: F811
+def test_what_cannot_be_checked_is_said(real_worker: str, arguments: list[str], told: str) -> None:
     with pytest.raises(CommandError, match=told):
         call_command("isolation_check", *arguments)
 
 
-def test_a_probe_that_nobody_takes_is_not_tried(real_worker: str) -> None:  # noqa: F811
+def test_a_probe_that_nobody_takes_is_not_tried(real_worker: str) -> None:
     (line,) = check_probes(
         [probe("files.ts")], tags={"bash": "bash"}, surroundings=Surroundings(), reaches=[]
     )
