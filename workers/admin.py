@@ -10,8 +10,9 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from jobs.models import WorkerPing
-from workers import dead_workers, group_changes, group_config, groups
-from workers.group_changes import ShownChange
+from workers.fleet import dead_workers
+from workers.groups import changes, configs, schema
+from workers.groups.changes import ShownChange
 from workers.models import Config
 from workspaces.admin import Window, carry_out
 from workspaces.errors import DomainError
@@ -23,7 +24,7 @@ SHOWN_CHANGES = 20
 class GroupConfigForm(forms.ModelForm):
     """The configuration as JSON, checked like everywhere."""
 
-    group = forms.CharField(max_length=groups.MAX_NAME, help_text="As WORKER_GROUP names it.")
+    group = forms.CharField(max_length=configs.MAX_NAME, help_text="As WORKER_GROUP names it.")
     seen = forms.CharField(widget=forms.HiddenInput, required=False)  # what the change was made from
 
     class Meta:
@@ -34,29 +35,29 @@ class GroupConfigForm(forms.ModelForm):
         super().__init__(*args, **kwargs)
         is_new = self.instance._state.adding
         self.fields["config"].required = False
-        self.fields["seen"].initial = "" if is_new else groups.fingerprint(_config(self.instance))
-        self.fields["group"].initial = "" if is_new else self.instance.name.removeprefix(groups.PREFIX)
+        self.fields["seen"].initial = "" if is_new else configs.fingerprint(_config(self.instance))
+        self.fields["group"].initial = "" if is_new else self.instance.name.removeprefix(configs.PREFIX)
         self.fields["group"].disabled = not is_new
 
     def clean_group(self) -> str:
         name: str = self.cleaned_data["group"]
         try:
-            return groups.check_name(name)
+            return configs.check_name(name)
         except DomainError as exc:
             raise forms.ValidationError(exc.message) from exc
 
     def clean_config(self) -> dict[str, Any]:
         try:
             given = self.cleaned_data["config"]
-            return group_config.checked({} if given is None else given)
+            return schema.checked({} if given is None else given)
         except DomainError as exc:
             raise forms.ValidationError(exc.message) from exc
 
     def clean(self) -> dict[str, Any]:
         data: dict[str, Any] = super().clean() or {}
         name = data.get("group")
-        if name and data.get("seen", "") != groups.fingerprint(groups.get(name)):
-            raise forms.ValidationError(groups.changed_meanwhile(name).message)
+        if name and data.get("seen", "") != configs.fingerprint(configs.get(name)):
+            raise forms.ValidationError(configs.changed_meanwhile(name).message)
         return data
 
     def validate_unique(self) -> None:
@@ -75,11 +76,11 @@ class GroupConfigAdmin(admin.ModelAdmin):
     actions = None
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Config]:
-        return super().get_queryset(request).filter(name__startswith=groups.PREFIX)
+        return super().get_queryset(request).filter(name__startswith=configs.PREFIX)
 
     @admin.display(description="Group", ordering="name")
     def group(self, row: Config) -> str:
-        return row.name.removeprefix(groups.PREFIX)
+        return row.name.removeprefix(configs.PREFIX)
 
     @admin.display(description="Tags")
     def tags(self, row: Config) -> str:
@@ -95,28 +96,28 @@ class GroupConfigAdmin(admin.ModelAdmin):
         """Who changed what, newest first; of variables the names only."""
         lines = [
             (f"{entry.timestamp:%Y-%m-%d %H:%M:%S} UTC", entry.email, _told(_of_entry(entry.parameters)))
-            for entry in groups.history(row.name.removeprefix(groups.PREFIX), limit=SHOWN_CHANGES)
+            for entry in configs.history(row.name.removeprefix(configs.PREFIX), limit=SHOWN_CHANGES)
         ]
         return format_html_join("", "<p>{} {}: {}</p>", lines) or "-"
 
     def save_model(self, request: HttpRequest, obj: Config, form: Any, change: bool) -> None:
         data = form.cleaned_data
         try:
-            done = groups.update(
+            done = configs.update(
                 name=data["group"], config=obj.config, actor=identify_or_raise(request), seen=data["seen"]
             )
         except DomainError as exc:  # somebody was faster, between the check of the form and here
             messages.set_level(request, messages.ERROR)
             messages.error(request, f"Not saved: {exc.message}")
             return
-        obj.name = groups.PREFIX + done.name
-        told = _told([group_changes.shown(*found) for found in done.differences])
+        obj.name = configs.PREFIX + done.name
+        told = _told([changes.shown(*found) for found in done.differences])
         messages.info(request, f"Group {done.name}: {told}")
         for warning in done.warnings:
             messages.warning(request, warning)
 
     def delete_model(self, request: HttpRequest, obj: Config) -> None:
-        groups.delete(name=obj.name.removeprefix(groups.PREFIX), actor=identify_or_raise(request))
+        configs.delete(name=obj.name.removeprefix(configs.PREFIX), actor=identify_or_raise(request))
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         return None  # the audit log has it
@@ -129,12 +130,12 @@ class GroupConfigAdmin(admin.ModelAdmin):
 
 
 def _config(row: Config) -> dict[str, Any] | None:
-    return groups.get(row.name.removeprefix(groups.PREFIX))
+    return configs.get(row.name.removeprefix(configs.PREFIX))
 
 
 def _of_entry(parameters: Any) -> list[ShownChange]:
     found = parameters.get("changes", ()) if isinstance(parameters, dict) else ()
-    return [group_changes.shown(one["field"], one["before"], one["after"], one["effect"]) for one in found]
+    return [changes.shown(one["field"], one["before"], one["after"], one["effect"]) for one in found]
 
 
 def _told(changes: list[ShownChange]) -> str:

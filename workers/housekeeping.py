@@ -1,7 +1,7 @@
 """What every server and every worker does beside its work: keeps the house in order."""
 
 from jobs.monitor import monitor
-from workers.group_watch import report_missing_workers
+from workers.fleet.watch import report_missing_workers
 
 
 async def keep_house() -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from jobs.dedicated import Dedicated
 from jobs.queue import Claim, Completion, JobRequest, NarrowClaim
-from workers.group_config import GroupConfig
+from workers.groups.schema import GroupConfig
 
 if TYPE_CHECKING:
     from workers.options import OptionStore

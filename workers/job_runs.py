@@ -15,7 +15,7 @@ from jobs.flows.store import LeaseOver
 from jobs.models import FLOW_KINDS, JobKind, JobStatus
 from jobs.queue import Claim, Completion, canceled_error
 from workers import arguments, failures, results
-from workers.agent_jobs import AgentJobs
+from workers.ai_agents.jobs import AgentJobs
 from workers.flows import FlowWorker
 from workers.group_commit import GroupCommit
 from workers.held_job import HeldJob, Stop

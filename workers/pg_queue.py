@@ -29,8 +29,9 @@ from jobs.queue import (
     push_parameters,
 )
 from jobs.turns import Turns
-from workers import failures, group_config
-from workers.group_config import GroupConfig
+from workers import failures
+from workers.groups import schema
+from workers.groups.schema import GroupConfig
 from workers.job_queue import (
     Appended,
     CancelRequest,
@@ -356,7 +357,7 @@ class PgJobQueue:
 
     async def group_config(self, group: str) -> GroupConfig:
         rows = await self._side.fetch(_GROUP_CONFIG, {"name": f"worker__{group}"})
-        return group_config.read(rows[0][0]) if rows else GroupConfig()
+        return schema.read(rows[0][0]) if rows else GroupConfig()
 
     async def ping(self, report: WorkerReport) -> None:
         await self._side.fetch(sql.load("ping_worker"), asdict(report) | {"runtimes": Jsonb(report.runtimes)})

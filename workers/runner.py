@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.queue import Claim
-from workers.group_config import GroupConfig
+from workers.groups.schema import GroupConfig
 from workers.logs import JobLog
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from jobs import dedicated
 from workers.dedicated.pool import IDLE_S
 from workers.environment import EnvironmentSource
-from workers.group_config import GroupConfig
+from workers.groups.schema import GroupConfig
 from workers.job_queue import JobQueue, QueueAway
 from workers.networks import BlockedNetworks
 from workers.runner import Runner

@@ -13,13 +13,14 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from jobs.queue import Claim
-from workers import group_config, host
-from workers.agent_jobs import AgentJobs
+from workers.ai_agents.jobs import AgentJobs
 from workers.dedicated.lanes import Lanes
 from workers.flows import FlowWorker
-from workers.group_config import GroupConfig
+from workers.groups import schema
+from workers.groups.schema import GroupConfig
 from workers.held_job import HeldJob, Stop
-from workers.host_scripts import HostScripts
+from workers.host import facts
+from workers.host.scripts import HostScripts
 from workers.job_queue import JobQueue, Lease, QueueAway, WorkerReport
 from workers.job_runs import JobRuns
 from workers.logs import JobLog, LogWriter, SilentLog
@@ -304,7 +305,7 @@ class Worker:
                 logger.exception("the new configuration of group=%s was not taken", self.options.group)
 
     async def _take_configuration(self, config: GroupConfig) -> None:
-        reasons = group_config.restart_reasons(self.options.config, config)
+        reasons = schema.restart_reasons(self.options.config, config)
         if reasons:
             self._leave_for(f"restarting to apply {', '.join(reasons)}", exit_code=RESTART_CODE)
             if self._state == "starting":
@@ -520,7 +521,7 @@ class Worker:
             worker=self.options.name,
             worker_instance=self.options.instance,
             worker_group=self.options.group,
-            ip=host.ip(),
+            ip=facts.ip(),
             state=self._state,
             custom_tags=list(self.options.tags),
             languages=self._languages,
@@ -538,10 +539,10 @@ class Worker:
             occupancy_rate_15s=self._occupancy.rate(now, 15),
             occupancy_rate_5m=self._occupancy.rate(now, 300),
             occupancy_rate_30m=self._occupancy.rate(now, 1800),
-            memory=host.memory_limit(),
-            memory_usage=host.memory_usage(),
-            wm_memory_usage=host.process_memory(),
-            vcpus=host.vcpus(),
+            memory=facts.memory_limit(),
+            memory_usage=facts.memory_usage(),
+            wm_memory_usage=facts.process_memory(),
+            vcpus=facts.vcpus(),
             job_isolation=isolation,
             isolation_note=note,
             init_log=self._init_log,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from workers.environment import EnvironmentSource
-from workers.group_config import GroupConfig
+from workers.groups.schema import GroupConfig
 from workers.networks import BlockedNetworks
 from workers.tags import NATIVE_LANGUAGES
 

@@ -14,7 +14,7 @@ from jobs.flows import deployed
 from jobs.models import WorkerPing
 from jobs.payloads import Payload
 from tests.browser.site import Person
-from workers import groups as groups_of_workers
+from workers.groups import configs as group_configs
 from workspaces import folders, groups, resource_types, resources, tokens, variables
 from workspaces.models import InstanceSetting
 
@@ -180,7 +180,7 @@ def filled(ada: Person, member: Callable[..., Person]) -> Person:
             "isolation_note": "No user namespaces here.",
         },
     )
-    groups_of_workers.update(
+    group_configs.update(
         name="gpu",
         config={
             "worker_tags": ["gpu", "python3"],

@@ -10,7 +10,8 @@ from playwright.sync_api import Dialog, Page, expect
 from jobs import scripts
 from jobs.models import WorkerPing
 from tests.browser.site import Person
-from workers import custom_tags, groups
+from workers.fleet import custom_tags
+from workers.groups import configs
 from workspaces.custom_tags import parse
 
 
@@ -19,14 +20,14 @@ def group(ada: Person) -> Iterator[str]:
     """A configured group of this test's own."""
     name = f"gpu-{ada.workspace.id}"
     config = {"worker_tags": ["gpu", "python3"], "env_vars_static": {"API_KEY": "hidden-key"}}
-    groups.update(name=name, config=config, actor=ada.identity)
+    configs.update(name=name, config=config, actor=ada.identity)
     yield name
-    if groups.get(name) is not None:
-        groups.delete(name=name, actor=ada.identity)
+    if configs.get(name) is not None:
+        configs.delete(name=name, actor=ada.identity)
 
 
 def config_of(name: str) -> dict[str, object]:
-    return groups.get(name) or {}
+    return configs.get(name) or {}
 
 
 def test_a_group_is_changed_after_its_changes_were_reviewed(ada: Person, ada_page: Page, group: str) -> None:
@@ -153,7 +154,7 @@ def test_a_group_is_deleted_after_a_question(ada: Person, ada_page: Page, group:
     ada_page.get_by_role("button", name="Delete configuration").click()
 
     expect(ada_page.get_by_text(f"The configuration of group {group} is deleted")).to_be_visible()
-    assert groups.get(group) is None
+    assert configs.get(group) is None
 
 
 def test_scripts_marked_dedicated_are_suggested(ada: Person, ada_page: Page, group: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from jobs.models import Job
 from tests.flows.build import flow, js, static, step
 from tests.flows.conftest import RunFlow
-from tests.workers.chat_server import ChatServer, Reply, chat_server, says
+from tests.workers.ai_agents.chat_server import ChatServer, Reply, chat_server, says
 
 ADD = "def main(a: int, b: int):\n    return a + b\n"
 

@@ -10,7 +10,7 @@ from django.test import Client
 
 from jobs.models import WorkerPing
 from tests.tenancy import identity, make_account, make_workspace, token_for
-from workers import groups
+from workers.groups import configs
 from workers.models import Config
 from workspaces.models import AuditEntry
 
@@ -27,7 +27,7 @@ def root(db: None) -> Client:
 
 
 def configure(name: str, **config: Any) -> None:
-    groups.update(name=name, config=config, actor=identity("root@example.com"))
+    configs.update(name=name, config=config, actor=identity("root@example.com"))
 
 
 def seen(client: Client, name: str) -> str:
@@ -46,7 +46,7 @@ def test_a_group_is_added_and_changed_like_everywhere_and_the_changes_are_told(r
 
     assert "Tags: added gpu (At once; running jobs go on)" in added.content.decode()
     assert "Tags: added big" in changed.content.decode()
-    assert groups.get("gpu") == {"worker_tags": ["gpu", "big"], "init_bash": "true"}
+    assert configs.get("gpu") == {"worker_tags": ["gpu", "big"], "init_bash": "true"}
     kinds = AuditEntry.objects.filter(operation="worker_config.update", email="root@example.com")
     assert sorted(kinds.values_list("action_kind", flat=True)) == ["create", "update"]
     assert "root@example.com: Tags: added big" in root.get(f"{LIST}worker__gpu/change/").content.decode()
@@ -69,7 +69,7 @@ def test_what_is_wrong_is_refused_with_its_field(root: Client, sent: dict[str, s
     answer = root.post(f"{LIST}add/", sent | {"seen": ""})
 
     assert answer.status_code == 200 and says in answer.content.decode()
-    assert groups.list_names() == ["gpu"] and groups.get("gpu") == {"worker_tags": ["gpu"]}
+    assert configs.list_names() == ["gpu"] and configs.get("gpu") == {"worker_tags": ["gpu"]}
 
 
 def test_a_change_of_somebody_else_in_between_is_not_overwritten(root: Client) -> None:
@@ -80,7 +80,7 @@ def test_a_change_of_somebody_else_in_between_is_not_overwritten(root: Client) -
     answer = root.post(f"{LIST}worker__gpu/change/", {"config": json.dumps({}), "seen": opened})
 
     assert "changed by somebody else" in answer.content.decode()
-    assert groups.get("gpu") == {"worker_tags": ["gpu", "big"]}
+    assert configs.get("gpu") == {"worker_tags": ["gpu", "big"]}
 
 
 def test_a_configuration_is_deleted_with_an_entry_in_the_audit_log(root: Client) -> None:
@@ -88,7 +88,7 @@ def test_a_configuration_is_deleted_with_an_entry_in_the_audit_log(root: Client)
 
     root.post(f"{LIST}worker__gpu/delete/", {"post": "yes"})
 
-    assert groups.list_names() == []
+    assert configs.list_names() == []
     assert AuditEntry.objects.filter(operation="worker_config.delete", resource="worker__gpu").exists()
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jobs.limits import NOTHING, AskedLimits
 from jobs.models import CompletedJob, LogChunk, WorkerPing
-from workers.group_config import GroupConfig
+from workers.groups.schema import GroupConfig
 from workers.job_limits import limits_of, without_network_namespaces
 from workers.pg_runtimes import PgRuntimeStore
 from workers.runtimes import Available, ExecutionFailed, Limits, look_around

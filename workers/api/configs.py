@@ -6,7 +6,8 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from workers import group_config, groups, live_workers
+from workers.fleet import live_workers
+from workers.groups import configs, schema
 from workspaces.api.base import InstanceView
 from workspaces.api.fields import TEXT_OK, JsonObject, Name, Shape
 from workspaces.api.protocol import text
@@ -29,10 +30,10 @@ class ListWorkerGroups(ConfigsView):
 
     @extend_schema(operation_id="listWorkerGroups", tags=["config"], responses=Config(many=True))
     def get(self, request: Request) -> Response:
-        found = groups.list_groups()
+        found = configs.list_groups()
         if not (self.identity.super_admin or self.identity.devops):
             for group in found:
-                group["config"] = group_config.without_secrets(group["config"])
+                group["config"] = schema.without_secrets(group["config"])
         return Response(found)
 
 
@@ -43,7 +44,7 @@ class ListConfigs(ConfigsView):
     def get(self, request: Request) -> Response:
         self.identity.require_devops()
         return Response(
-            [{"name": groups.PREFIX + row["name"], "config": row["config"]} for row in groups.list_groups()]
+            [{"name": configs.PREFIX + row["name"], "config": row["config"]} for row in configs.list_groups()]
         )
 
 
@@ -53,7 +54,7 @@ class GetConfig(ConfigsView):
     @extend_schema(operation_id="getConfig", tags=["config"], responses={200: OpenApiTypes.ANY})
     def get(self, request: Request, name: str) -> Response:
         self.identity.require_devops()
-        return Response(groups.get(_group(name)))
+        return Response(configs.get(_group(name)))
 
 
 class UpdateConfig(ConfigsView):
@@ -63,14 +64,14 @@ class UpdateConfig(ConfigsView):
         operation_id="updateConfig", tags=["config"], request=OpenApiTypes.OBJECT, responses=TEXT_OK
     )
     def post(self, request: Request, name: str) -> HttpResponse:
-        change = groups.update(name=_group(name), config=request.data, actor=self.identity)
-        return text("\n".join([f"updated {groups.PREFIX}{change.name}", *change.warnings]))
+        change = configs.update(name=_group(name), config=request.data, actor=self.identity)
+        return text("\n".join([f"updated {configs.PREFIX}{change.name}", *change.warnings]))
 
     @extend_schema(operation_id="deleteConfig", tags=["config"], responses=TEXT_OK)
     def delete(self, request: Request, name: str) -> HttpResponse:
         group = _group(name)
-        groups.delete(name=group, actor=self.identity)
-        return text(f"deleted {groups.PREFIX}{group}")
+        configs.delete(name=group, actor=self.identity)
+        return text(f"deleted {configs.PREFIX}{group}")
 
 
 class ListAutoscalingEvents(ConfigsView):
@@ -79,7 +80,7 @@ class ListAutoscalingEvents(ConfigsView):
     @extend_schema(operation_id="listAutoscalingEvents", tags=["config"], responses={200: list[dict]})
     def get(self, request: Request, worker_group: str) -> Response:
         self.identity.require_devops()
-        groups.check_name(worker_group)
+        configs.check_name(worker_group)
         return Response([])
 
 
@@ -105,9 +106,9 @@ class ListPythonVersions(ConfigsView):
 
 def _group(name: str) -> str:
     """The group that a configuration of this name is of. Raises NotFound."""
-    if not name.startswith(groups.PREFIX):
+    if not name.startswith(configs.PREFIX):
         raise NotFound(
-            f"there is no configuration {name[:60]!r}; those of worker groups are named {groups.PREFIX}<group>"
+            f"there is no configuration {name[:60]!r}; those of worker groups are named {configs.PREFIX}<group>"
         )
-    group: str = name.removeprefix(groups.PREFIX)
+    group: str = name.removeprefix(configs.PREFIX)
     return group

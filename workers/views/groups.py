@@ -10,9 +10,10 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from jobs.models import Language
-from workers import group_changes, group_config, groups, live_workers, worker_list
-from workers.group_changes import ShownChange
-from workers.group_form import GroupForm
+from workers.fleet import live_workers, worker_list
+from workers.groups import changes, configs, schema
+from workers.groups.changes import ShownChange
+from workers.views.group_form import GroupForm
 from workers.views.workers import operates
 from workspaces import pages
 from workspaces.access import Caller
@@ -26,7 +27,7 @@ class NewGroupForm(PageForm):
     """The name of a group that nobody has configured yet."""
 
     name = forms.CharField(
-        max_length=groups.MAX_NAME,
+        max_length=configs.MAX_NAME,
         help_text="Workers belong to the group that WORKER_GROUP names when they start.",
         widget=forms.TextInput(attrs={"class": "mono", "spellcheck": "false", "autocomplete": "off"}),
     )
@@ -50,8 +51,8 @@ def new_group(request: HttpRequest, caller: Caller) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         name = form.cleaned_data["name"]
         try:
-            groups.check_name(name)
-            if groups.get(name) is not None:
+            configs.check_name(name)
+            if configs.get(name) is not None:
                 raise Conflict(f"worker group {name} is configured already; open it to change it")
             return pages.go(request, group_url(caller, name))
         except DomainError as exc:
@@ -72,23 +73,23 @@ def new_group(request: HttpRequest, caller: Caller) -> HttpResponse:
 @workspace_page
 def group(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
     """/w/<workspace>/workers/groups/<name>/: the form; posted, what would change; posted with step=save, saved."""
-    groups.check_name(name)
-    config = groups.get(name)
+    configs.check_name(name)
+    config = configs.get(name)
     if request.method == "POST":
         caller.identity.require_devops()
     if not operates(caller):
         return _read_only(request, caller, name, config)
-    seen = request.POST.get("seen", groups.fingerprint(config))
+    seen = request.POST.get("seen", configs.fingerprint(config))
     form = GroupForm(request.POST or None, current=config)
     step = request.POST.get("step", "")
-    change: groups.Change | None = None
+    change: configs.Change | None = None
     if step in ("review", "save") and form.is_valid():
         try:
-            change = groups.preview(name=name, config=form.config(), actor=caller.identity)
-            if seen != groups.fingerprint(config):
-                raise groups.changed_meanwhile(name)
+            change = configs.preview(name=name, config=form.config(), actor=caller.identity)
+            if seen != configs.fingerprint(config):
+                raise configs.changed_meanwhile(name)
             if step == "save":
-                change = groups.update(name=name, config=form.config(), actor=caller.identity, seen=seen)
+                change = configs.update(name=name, config=form.config(), actor=caller.identity, seen=seen)
                 pages.say(request, _done(change))
                 return pages.go(request, f"{_list_url(caller)}{pages.clean_query({'group': name})}")
         except DomainError as exc:
@@ -99,7 +100,7 @@ def group(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
         "seen": seen,
         "review": None if change is None else _shown(change),
         "change": change,
-        "history": [_entry(row) for row in groups.history(name)],
+        "history": [_entry(row) for row in configs.history(name)],
         "tag_suggestions": worker_list.known_tags(),
         "usual_tags": "\n".join([*Language.values, "dependency", "flow", "other"]),
         "kept": form.kept,
@@ -115,9 +116,9 @@ def group(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
 def _read_only(
     request: HttpRequest, caller: Caller, name: str, config: dict[str, Any] | None
 ) -> HttpResponse:
-    shown = group_config.without_secrets(config or {})
+    shown = schema.without_secrets(config or {})
     fields = [
-        (group_changes.TITLES[field], group_changes.shown(field, None, value, group_config.Effect.NONE))
+        (changes.TITLES[field], changes.shown(field, None, value, schema.Effect.NONE))
         for field, value in shown.items()
     ]
     return render(request, "workers/group_facts.html", _common(caller, name, config) | {"fields": fields})
@@ -133,11 +134,11 @@ def _common(caller: Caller, name: str, config: dict[str, Any] | None) -> dict[st
     }
 
 
-def _shown(change: groups.Change) -> list[ShownChange]:
-    return [group_changes.shown(*found) for found in change.differences]
+def _shown(change: configs.Change) -> list[ShownChange]:
+    return [changes.shown(*found) for found in change.differences]
 
 
-def _cautions(change: groups.Change, live_count: int) -> list[str]:
+def _cautions(change: configs.Change, live_count: int) -> list[str]:
     """What live workers would stop or begin to do although no field says so."""
     by_field = {found.field: found for found in change.differences}
     found = by_field.get("worker_tags")
@@ -171,13 +172,13 @@ def _entry(row: Any) -> dict[str, Any]:
             row.action_kind, "changed it"
         ),
         "changes": [
-            group_changes.shown(found["field"], found["before"], found["after"], found["effect"])
+            changes.shown(found["field"], found["before"], found["after"], found["effect"])
             for found in parameters.get("changes", ())
         ],
     }
 
 
-def _done(change: groups.Change) -> str:
+def _done(change: configs.Change) -> str:
     if not change.differences:
         return f"Group {change.name} is configured like this already"
     how = "its workers start again when they are done" if change.restarts_workers else "its workers follow"
@@ -188,7 +189,7 @@ def _done(change: groups.Change) -> str:
 @workspace_page
 def delete_group(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
     """/w/<workspace>/workers/groups/<name>/delete/."""
-    groups.delete(name=name, actor=caller.identity)
+    configs.delete(name=name, actor=caller.identity)
     pages.say(request, f"The configuration of group {name} is deleted")
     return pages.go(request, _list_url(caller))
 
@@ -197,7 +198,7 @@ def delete_group(request: HttpRequest, caller: Caller, name: str) -> HttpRespons
 @workspace_page
 def clear_caches(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
     """/w/<workspace>/workers/groups/<name>/clear-caches/."""
-    groups.clear_caches(name=name, actor=caller.identity)
+    configs.clear_caches(name=name, actor=caller.identity)
     pages.say(request, f"The workers of group {name} clear their caches: they start again when they are done")
     return pages.go(request, group_url(caller, name))
 
@@ -206,7 +207,7 @@ def clear_caches(request: HttpRequest, caller: Caller, name: str) -> HttpRespons
 @workspace_page
 def reveal_variables(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
     """/w/<workspace>/workers/groups/<name>/variables/: {name: value}, as JSON; the reading is audited."""
-    response = JsonResponse(groups.reveal_variables(name=name, actor=caller.identity))
+    response = JsonResponse(configs.reveal_variables(name=name, actor=caller.identity))
     response.headers["Cache-Control"] = "no-store"
     return response
 

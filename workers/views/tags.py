@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from jobs import tags as job_tags
-from workers import custom_tags
-from workers.group_form import LinesField
+from workers.fleet import custom_tags
+from workers.views.group_form import LinesField
 from workers.views.workers import operates
 from workspaces import pages
 from workspaces.access import Caller

@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from workers import dead_workers, worker_list
+from workers.fleet import dead_workers, worker_list
 from workspaces import alerts, pages
 from workspaces.access import Caller
 from workspaces.pages import workspace_page

@@ -7,19 +7,19 @@ import pytest
 
 from tests.tenancy import make_account, make_workspace
 from tests.workers.dedicated_lane.conftest import TAG
-from workers import groups
+from workers.groups import configs
 from workspaces.access import Identity
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def configure(transactional_db: None) -> Callable[..., groups.Change]:
+def configure(transactional_db: None) -> Callable[..., configs.Change]:
     """Write the configuration of group `default`."""
     make_account("root@example.com", super_admin=True)
     make_workspace("admins", admin="root@example.com")
     root = Identity(email="root@example.com", super_admin=True)
-    return lambda **config: groups.update(name="default", config=config, actor=root)
+    return lambda **config: configs.update(name="default", config=config, actor=root)
 
 
 def test_new_variables_and_limits_of_the_group_reach_scripts_that_are_loaded(

@@ -10,7 +10,7 @@ from jobs import scripts
 from jobs.flows import deployed
 from jobs.models import WorkerPing
 from tests.tenancy import enter, identity, join, make_account, make_workspace, token_for
-from workers import groups
+from workers.groups import configs
 from workspaces.access import Identity
 from workspaces.models import Alert, AuditEntry
 
@@ -73,29 +73,29 @@ FULL: dict[str, Any] = {
 
 
 def test_a_form_that_is_sent_back_untouched_changes_nothing(root: Identity) -> None:
-    groups.update(name="gpu", config=FULL, actor=root)
+    configs.update(name="gpu", config=FULL, actor=root)
     client = browser("root@example.com")
 
     answer = client.post(PAGE, form(client))
 
     assert answer.status_code == 302
-    assert groups.get("gpu") == FULL
+    assert configs.get("gpu") == FULL
     assert AuditEntry.objects.filter(operation="worker_config.update").count() == 1
 
 
 def test_what_changes_is_shown_first_and_written_after_that(root: Identity) -> None:
-    groups.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=root)
+    configs.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=root)
     client = browser("ops@example.com")
     sent = form(client, worker_tags="gpu\nfast\n", init_bash="echo hi\r\n", memory_mb="256")
 
     review = client.post(PAGE, sent | {"step": "review"})
 
-    assert review.status_code == 200 and groups.get("gpu") == {"worker_tags": ["gpu"]}
+    assert review.status_code == 200 and configs.get("gpu") == {"worker_tags": ["gpu"]}
     told = {change.field: change.effect for change in review.context["review"]}
     assert told == {"worker_tags": "live", "init_bash": "restart", "job_limits": "next job"}
 
     assert client.post(PAGE, sent).status_code == 302
-    assert groups.get("gpu") == {
+    assert configs.get("gpu") == {
         "worker_tags": ["gpu", "fast"],
         "init_bash": "echo hi\n",
         "job_limits": {"memory_mb": 256},
@@ -114,15 +114,15 @@ def test_that_live_workers_take_less_or_more_than_before_is_told(root: Identity)
     assert "everything that they can run. From now on it is gpu;" in cautions(worker_tags="gpu")
     assert cautions(memory_mb="512") == ""
     assert "and no others" in cautions(dedicated_workers="acme:f/team/infer")
-    groups.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=root)
+    configs.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=root)
     assert "and no others" not in cautions(dedicated_workers="acme:f/team/infer")
     assert cautions(worker_tags="gpu\nbig") == ""
     assert "Without tags" in cautions(worker_tags="")
 
 
 def test_values_of_variables_are_in_no_page_until_they_are_asked_for(root: Identity) -> None:
-    groups.update(name="gpu", config={"env_vars_static": {"TOKEN": "hidden-value"}}, actor=root)
-    groups.update(name="gpu", config={"env_vars_static": {"TOKEN": "hidden-value-2"}}, actor=root)
+    configs.update(name="gpu", config={"env_vars_static": {"TOKEN": "hidden-value"}}, actor=root)
+    configs.update(name="gpu", config={"env_vars_static": {"TOKEN": "hidden-value-2"}}, actor=root)
     client = browser("ops@example.com")
 
     pages = [client.get(PAGE), client.get("/w/acme/workers/")]
@@ -133,7 +133,7 @@ def test_values_of_variables_are_in_no_page_until_they_are_asked_for(root: Ident
 
 
 def test_an_empty_value_keeps_the_one_that_is_there_also_under_a_new_name(root: Identity) -> None:
-    groups.update(name="gpu", config={"env_vars_static": {"A": "1", "B": "2", "C": "3"}}, actor=root)
+    configs.update(name="gpu", config={"env_vars_static": {"A": "1", "B": "2", "C": "3"}}, actor=root)
     client = browser("root@example.com")
     rows = {
         "env_vars_static-was": ["A", "B", "", ""],
@@ -143,7 +143,7 @@ def test_an_empty_value_keeps_the_one_that_is_there_also_under_a_new_name(root: 
 
     client.post(PAGE, form(client, **rows))
 
-    config = groups.get("gpu")
+    config = configs.get("gpu")
     assert config is not None
     assert config["env_vars_static"] == {"A": "1", "RENAMED": "2", "NEW": "x\ny", "EMPTY": ""}
 
@@ -196,24 +196,24 @@ def test_what_is_wrong_is_said_at_its_field(
     assert answer.status_code == 422
     errors = answer.context["form"].errors
     assert list(errors) == [field] and says in errors[field][0]
-    assert groups.get("gpu") is None
+    assert configs.get("gpu") is None
 
 
 def test_a_change_of_somebody_else_in_between_is_not_lost(root: Identity) -> None:
-    groups.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=root)
+    configs.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=root)
     client = browser("root@example.com")
     sent = form(client, worker_tags="gpu\nfast")
-    groups.update(name="gpu", config={"worker_tags": ["gpu", "big"]}, actor=root)
+    configs.update(name="gpu", config={"worker_tags": ["gpu", "big"]}, actor=root)
 
     answer = client.post(PAGE, sent)
 
     assert answer.status_code == 422
     assert "changed by somebody else" in answer.context["form"].errors["__all__"][0]
-    assert groups.get("gpu") == {"worker_tags": ["gpu", "big"]}
+    assert configs.get("gpu") == {"worker_tags": ["gpu", "big"]}
 
 
 def test_members_see_a_group_without_values_and_scripts_and_change_nothing(root: Identity) -> None:
-    groups.update(name="gpu", config=FULL, actor=root)
+    configs.update(name="gpu", config=FULL, actor=root)
     client = browser("dan@example.com")
 
     page = client.get(PAGE)
@@ -225,11 +225,11 @@ def test_members_see_a_group_without_values_and_scripts_and_change_nothing(root:
     assert client.get("/w/acme/workers/new-group/").status_code == 403
     assert client.get("/w/acme/workers/dedicated/").status_code == 403
     assert client.post("/w/acme/workers/forget/").status_code == 403
-    assert groups.get("gpu") == FULL
+    assert configs.get("gpu") == FULL
 
 
 def test_a_new_group_starts_with_its_name(root: Identity) -> None:
-    groups.update(name="gpu", config={}, actor=root)
+    configs.update(name="gpu", config={}, actor=root)
     client = browser("root@example.com")
     new = "/w/acme/workers/new-group/"
 
@@ -241,23 +241,23 @@ def test_a_new_group_starts_with_its_name(root: Identity) -> None:
     assert "is not valid" in wrong.context["form"].errors["name"][0]
     assert "is configured already" in taken.context["form"].errors["name"][0]
     assert free["Location"] == "/w/acme/workers/groups/fresh/"
-    assert groups.get("fresh") is None
+    assert configs.get("fresh") is None
 
 
 def test_caches_are_cleared_by_counting_up(root: Identity) -> None:
-    groups.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=root)
+    configs.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=root)
     client = browser("root@example.com")
 
     for _ in range(2):
         assert client.post(f"{PAGE}clear-caches/").status_code == 302
 
-    assert groups.get("gpu") == {"worker_tags": ["gpu"], "cache_clear": 2}
+    assert configs.get("gpu") == {"worker_tags": ["gpu"], "cache_clear": 2}
 
 
 def test_the_history_tells_who_changed_what(root: Identity) -> None:
-    groups.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=root)
-    groups.update(name="other", config={"worker_tags": ["x"]}, actor=root)
-    groups.update(name="gpu", config={"worker_tags": ["big"]}, actor=identity("ops@example.com"))
+    configs.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=root)
+    configs.update(name="other", config={"worker_tags": ["x"]}, actor=root)
+    configs.update(name="gpu", config={"worker_tags": ["big"]}, actor=identity("ops@example.com"))
 
     history = browser("root@example.com").get(PAGE).context["history"]
 
@@ -317,7 +317,7 @@ def test_the_page_of_workers_asks_as_often_with_many_groups(
     root: Identity, django_assert_max_num_queries: Any
 ) -> None:
     for number in range(20):
-        groups.update(name=f"g{number}", config={"worker_tags": ["x"]}, actor=root)
+        configs.update(name=f"g{number}", config={"worker_tags": ["x"]}, actor=root)
     client = browser("root@example.com")
     client.get("/w/acme/workers/")
 

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from tests.tenancy import identity, join, make_account, make_workspace, token_for
-from workers import custom_tags
+from workers.fleet import custom_tags
 from workspaces.access import Identity
 from workspaces.custom_tags import parse
 

@@ -9,8 +9,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from workers.cache_clearing import clear_when_asked
-from workers.group_config import GroupConfig
+from workers.groups.schema import GroupConfig
+from workers.host.cache_clearing import clear_when_asked
 from workers.housekeeping import keep_house
 from workers.pg_queue import PgJobQueue
 from workers.pg_runtimes import PgRuntimeStore

@@ -15,8 +15,8 @@ from django.db import transaction
 
 from jobs import wakeups
 from jobs.models import Flow, Script
-from workers import group_config
-from workers.group_config import Difference
+from workers.groups import schema
+from workers.groups.schema import Difference
 from workers.models import Config
 from workspaces import audit
 from workspaces.access import Identity
@@ -41,10 +41,10 @@ class Change:
     @property
     def restarts_workers(self) -> bool:
         """Whether the group's workers finish what they run and start again."""
-        return any(found.effect == group_config.Effect.RESTART for found in self.differences)
+        return any(found.effect == schema.Effect.RESTART for found in self.differences)
 
 
-difference = group_config.difference
+difference = schema.difference
 
 
 def list_groups() -> list[dict[str, Any]]:
@@ -71,7 +71,7 @@ def preview(*, name: str, config: object, actor: Identity) -> Change:
     """What `update` would do, and nothing written. Raises as `update` does."""
     actor.require_devops()
     check_name(name)
-    wanted = group_config.checked(config)
+    wanted = schema.checked(config)
     return _change(name, wanted, difference(get(name), wanted))
 
 
@@ -84,7 +84,7 @@ def update(*, name: str, config: object, actor: Identity, seen: str | None = Non
     """
     actor.require_devops()
     check_name(name)
-    wanted = group_config.checked(config)
+    wanted = schema.checked(config)
     with transaction.atomic():
         row, is_new = _locked(PREFIX + name)
         if seen is not None and seen != fingerprint(None if is_new else get(name)):
@@ -115,7 +115,7 @@ def _change(name: str, wanted: dict[str, Any], differences: list[Difference]) ->
         name=name,
         config=wanted,
         differences=differences,
-        warnings=[*group_config.warnings(wanted), *_missing_runnables(wanted)],
+        warnings=[*schema.warnings(wanted), *_missing_runnables(wanted)],
     )
 
 

@@ -6,7 +6,7 @@ from jobs import scripts
 from jobs.flows import deployed
 from jobs.models import WorkerPing
 from tests.tenancy import enter, identity, make_workspace
-from workers import custom_tags
+from workers.fleet import custom_tags
 from workspaces import instance_settings
 from workspaces.access import Identity
 from workspaces.custom_tags import CustomTag, parse

@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from jobs.queue import Claim, JobRequest
-from tests.workers.chat_server import ChatServer, Reply, chat_server, says, streams
-from workers.ai_agent import MAX_RESULT_CHARS, AiAgentRun, Tool, tool_name
+from tests.workers.ai_agents.chat_server import ChatServer, Reply, chat_server, says, streams
+from workers.ai_agents.conversation import MAX_RESULT_CHARS, AiAgentRun, Tool, tool_name
 from workers.networks import BlockedNetworks
 from workers.runner import RunOutcome, RunRequest
 from workspaces.errors import BadRequest

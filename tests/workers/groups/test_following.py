@@ -15,7 +15,7 @@ from django.db import connection
 from jobs import queue
 from jobs.models import CompletedJob, JobStatus, WorkerPing
 from tests.tenancy import make_account, make_workspace
-from workers import groups
+from workers.groups import configs
 from workers.worker import RESTART_CODE
 from workspaces.access import Identity
 
@@ -25,12 +25,12 @@ Make = Callable[..., UUID]
 
 
 @pytest.fixture
-def configure(transactional_db: None) -> Callable[..., groups.Change]:
+def configure(transactional_db: None) -> Callable[..., configs.Change]:
     """Write the configuration of group `default`."""
     make_account("root@example.com", super_admin=True)
     make_workspace("admins", admin="root@example.com")
     root = Identity(email="root@example.com", super_admin=True)
-    return lambda **config: groups.update(name="default", config=config, actor=root)
+    return lambda **config: configs.update(name="default", config=config, actor=root)
 
 
 @pytest.fixture

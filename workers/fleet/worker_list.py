@@ -11,8 +11,8 @@ from django.utils import timezone
 from jobs import dedicated, tags
 from jobs.languages import missing_tool
 from jobs.models import Flow, Language, Script, WorkerPing
-from workers import groups
-from workers.dead_workers import GONE
+from workers.fleet.dead_workers import GONE
+from workers.groups import configs
 from workspaces.access import Caller
 from workspaces.errors import BadRequest
 
@@ -121,7 +121,7 @@ class ShownGroup:
     def has_page(self) -> bool:
         """Whether the group can be configured: WORKER_GROUP may say anything, a configuration's name may not."""
         try:
-            groups.check_name(self.name)
+            configs.check_name(self.name)
         except BadRequest:
             return False
         return True
@@ -169,7 +169,7 @@ def overview(caller: Caller) -> Overview:
     """Workers serve every workspace; the queue shown is that of the caller's (superadmins: of all). Three queries."""
     now = timezone.now()
     shown: dict[str, ShownGroup] = {
-        name: ShownGroup(name=name, is_configured=True) for name in groups.list_names()
+        name: ShownGroup(name=name, is_configured=True) for name in configs.list_names()
     }
     for ping in WorkerPing.objects.order_by("worker_group", "worker")[:_MOST_WORKERS]:
         may_open = ping.last_job_id is not None and ping.last_job_workspace_id == caller.workspace_id

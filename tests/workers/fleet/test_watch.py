@@ -8,7 +8,7 @@ import pytest
 from django.db.models.functions import Now
 
 from jobs.models import WorkerPing
-from workers.group_watch import report_missing_workers
+from workers.fleet.watch import report_missing_workers
 from workers.models import Config
 from workspaces.models import Alert
 

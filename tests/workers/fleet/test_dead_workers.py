@@ -6,7 +6,7 @@ import pytest
 from django.db.models.functions import Now
 
 from jobs.models import WorkerPing
-from workers import dead_workers
+from workers.fleet import dead_workers
 from workspaces.access import Identity
 from workspaces.errors import BadRequest, PermissionDenied
 from workspaces.models import AuditEntry

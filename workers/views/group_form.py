@@ -128,7 +128,7 @@ def _number(
 
 
 class GroupForm(PageForm):
-    """A configuration (reference: workers.group_config.FIELDS). `current` is the one that the form was opened with."""
+    """A configuration (reference: workers.groups.schema.FIELDS). `current` is the one that the form was opened with."""
 
     worker_tags = LinesField(
         noun="tag",

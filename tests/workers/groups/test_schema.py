@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers import group_config
-from workers.group_config import GroupConfig
+from workers.groups import schema
+from workers.groups.schema import GroupConfig
 from workspaces.errors import BadRequest
 from workspaces.job_limits import AskedLimits
 
@@ -33,11 +33,11 @@ FULL: dict[str, Any] = {
 
 
 def test_a_configuration_with_every_field_is_accepted_as_it_is() -> None:
-    assert group_config.checked(FULL) == FULL
+    assert schema.checked(FULL) == FULL
 
 
 def test_a_worker_reads_what_it_says() -> None:
-    assert group_config.read(FULL) == GroupConfig(
+    assert schema.read(FULL) == GroupConfig(
         worker_tags=["python3", "gpu", "acme:f/team/script"],
         priority_tags={"gpu": 100},
         dedicated=["acme:f/team/script", "acme:flow/f/team/flow"],
@@ -100,32 +100,29 @@ def test_a_worker_reads_what_it_says() -> None:
 )
 def test_what_is_wrong_is_refused_with_the_field_and_what_would_be_right(config: Any, sentence: str) -> None:
     with pytest.raises(BadRequest, match=sentence):
-        group_config.checked(config)
+        schema.checked(config)
 
 
 @pytest.mark.parametrize("name", sorted(FULL))
 def test_null_is_as_good_as_a_field_that_is_not_there(name: str) -> None:
     config = {**FULL, "periodic_script_bash": None, name: None}
 
-    assert group_config.checked(config) == config
-    assert (
-        group_config.difference(config, {key: value for key, value in config.items() if value is not None})
-        == []
-    )
+    assert schema.checked(config) == config
+    assert schema.difference(config, {key: value for key, value in config.items() if value is not None}) == []
 
 
 def test_a_field_of_a_newer_version_is_kept_and_reported() -> None:
     config = {"worker_tag": ["gpu"], "from_the_future": {"a": 1}}
 
-    assert group_config.checked(config) == config
-    assert group_config.warnings(config) == [
+    assert schema.checked(config) == config
+    assert schema.warnings(config) == [
         "from_the_future is not a field of this version: it is kept and has no effect",
         "worker_tag is not a field of this version: it is kept and has no effect; did you mean worker_tags?",
     ]
 
 
 def test_what_cannot_have_an_effect_is_reported() -> None:
-    said = group_config.warnings(
+    said = schema.warnings(
         {"worker_tags": ["a"], "priority_tags": {"b": 1}, "env_vars_static": {"WM_TOKEN": "x"}}
     )
 
@@ -136,14 +133,14 @@ def test_what_cannot_have_an_effect_is_reported() -> None:
 
 
 def test_a_worker_follows_the_rest_of_a_configuration_that_somebody_broke_by_hand() -> None:
-    config = group_config.read({"worker_tags": ["gpu"], "env_vars_static": {"A": 1}, "cache_clear": None})
+    config = schema.read({"worker_tags": ["gpu"], "env_vars_static": {"A": 1}, "cache_clear": None})
 
     assert (config.worker_tags, config.env_vars_static) == (["gpu"], {})
     assert config.problems == ["env_vars_static.A is the number 1; expected a text"]
 
 
 def test_differences_say_when_they_take_effect() -> None:
-    found = group_config.difference(
+    found = schema.difference(
         {"worker_tags": ["a"], "init_bash": "x", "env_vars_static": {"A": "1"}, "new": 1},
         {"worker_tags": ["b"], "init_bash": "", "env_vars_static": {"A": "2"}, "native_mode": False},
     )
@@ -176,13 +173,13 @@ def test_differences_say_when_they_take_effect() -> None:
 def test_only_what_a_worker_cannot_follow_makes_it_start_again(
     change: dict[str, Any], reasons: list[str]
 ) -> None:
-    old, new = group_config.read(FULL), group_config.read({**FULL, **change})
+    old, new = schema.read(FULL), schema.read({**FULL, **change})
 
-    assert group_config.restart_reasons(old, new) == reasons
+    assert schema.restart_reasons(old, new) == reasons
 
 
 def test_others_see_neither_values_of_variables_nor_scripts_nor_paths_nor_what_we_do_not_know() -> None:
-    shown = group_config.without_secrets({**FULL, "unknown": "secret"})
+    shown = schema.without_secrets({**FULL, "unknown": "secret"})
 
     assert shown["env_vars_static"] == {"REGION": "********", "_EMPTY": "********"}
     assert shown["init_bash"] == shown["periodic_script_bash"] == "********"
@@ -207,13 +204,13 @@ def test_any_object_is_accepted_as_it_is_or_refused_and_workers_can_always_read_
     config: dict[str, Any],
 ) -> None:
     try:
-        accepted = group_config.checked(config)
+        accepted = schema.checked(config)
     except BadRequest as exc:
         assert exc.message
     else:
         assert accepted == config
-        assert group_config.read(config).problems == []
-    parsed = group_config.read(config)
-    assert group_config.restart_reasons(parsed, parsed) == []
-    assert group_config.difference(config, config) == []
-    group_config.without_secrets(config)
+        assert schema.read(config).problems == []
+    parsed = schema.read(config)
+    assert schema.restart_reasons(parsed, parsed) == []
+    assert schema.difference(config, config) == []
+    schema.without_secrets(config)

@@ -8,7 +8,8 @@ import pytest
 from django.db import connection, connections, transaction
 
 from tests.tenancy import identity, make_workspace
-from workers import custom_tags, groups
+from workers.fleet import custom_tags
+from workers.groups import configs
 from workers.models import Config
 from workspaces.access import Identity
 from workspaces.custom_tags import SETTING, parse
@@ -23,27 +24,27 @@ def root(db: None) -> Identity:
 
 
 def test_a_change_made_from_what_is_no_longer_there_is_refused(root: Identity) -> None:
-    groups.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=root)
-    seen = groups.fingerprint(groups.get("gpu"))
-    groups.update(name="gpu", config={"worker_tags": ["big"]}, actor=root, seen=seen)
+    configs.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=root)
+    seen = configs.fingerprint(configs.get("gpu"))
+    configs.update(name="gpu", config={"worker_tags": ["big"]}, actor=root, seen=seen)
 
     with pytest.raises(Conflict, match="gpu was changed by somebody else"):
-        groups.update(name="gpu", config={"worker_tags": ["slow"]}, actor=root, seen=seen)
+        configs.update(name="gpu", config={"worker_tags": ["slow"]}, actor=root, seen=seen)
 
-    assert groups.get("gpu") == {"worker_tags": ["big"]}
+    assert configs.get("gpu") == {"worker_tags": ["big"]}
     assert AuditEntry.objects.filter(operation="worker_config.update").count() == 2
 
 
 def test_a_group_that_two_make_at_once_is_that_of_the_first(root: Identity) -> None:
-    groups.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=root, seen="")
+    configs.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=root, seen="")
 
     with pytest.raises(Conflict):
-        groups.update(name="gpu", config={}, actor=root, seen="")
+        configs.update(name="gpu", config={}, actor=root, seen="")
 
 
 def test_a_change_of_a_group_that_was_deleted_meanwhile_leaves_nothing_behind(root: Identity) -> None:
     with pytest.raises(Conflict):
-        groups.update(name="gone", config={}, actor=root, seen=groups.fingerprint({"worker_tags": ["x"]}))
+        configs.update(name="gone", config={}, actor=root, seen=configs.fingerprint({"worker_tags": ["x"]}))
 
     assert not Config.objects.exists()
 

@@ -7,7 +7,7 @@ import pytest
 
 from workers import cache
 from workers.cache import Cache
-from workers.cache_clearing import clear_when_asked
+from workers.host.cache_clearing import clear_when_asked
 
 KEY, OTHER = "a" * 64, "b" * 64
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from django.db import connection, transaction
 
 from jobs.models import Script
-from workers import live_workers
+from workers.fleet import live_workers
 from workspaces import custom_tags, instance_settings
 from workspaces.access import Identity
 from workspaces.custom_tags import SETTING, CustomTag

@@ -1,7 +1,8 @@
 """Watches over worker groups that say how many of their workers must be alive."""
 
-from workers import group_config, live_workers
-from workers.groups import PREFIX
+from workers.fleet import live_workers
+from workers.groups import schema
+from workers.groups.configs import PREFIX
 from workers.models import Config
 from workspaces import alerts
 
@@ -14,7 +15,7 @@ def report_missing_workers() -> int:
     alive = live_workers.count_by_group()
     troubles = {}
     for row in Config.objects.filter(name__startswith=PREFIX):
-        group, least = row.name.removeprefix(PREFIX), group_config.read(row.config).min_alive_workers
+        group, least = row.name.removeprefix(PREFIX), schema.read(row.config).min_alive_workers
         count = alive.get(group, 0)
         if least and count < least:
             troubles[group] = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workers.group_config import Effect
+from workers.groups.schema import Effect
 
 TITLES = {
     "worker_tags": "Tags",

@@ -13,7 +13,7 @@ from jobs.models import FlowVersion, JobKind, Script
 from jobs.queue import Claim, JobRequest
 from jobs.signatures import infer_schema
 from workers import failures
-from workers.ai_agent import ERROR_NAME, AiAgentRun, PushTool, Tool, WaitResult, tool_name
+from workers.ai_agents.conversation import ERROR_NAME, AiAgentRun, PushTool, Tool, WaitResult, tool_name
 from workers.networks import BlockedNetworks
 from workers.runner import RunOutcome, RunRequest
 from workers.threads import in_thread

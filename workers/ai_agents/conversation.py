@@ -1,6 +1,6 @@
 """AI agents: a conversation between a model and tools, which are scripts and flows of the workspace.
 
-The agent is one job. The model's answers come from a provider (workers.openai_chat); each tool that it calls is a job of
+The agent is one job. The model's answers come from a provider (openai_chat); each tool that it calls is a job of
 its own, whose result goes back to the model. The agent ends when the model answers without calling a tool.
 """
 
@@ -15,9 +15,17 @@ from uuid import UUID
 
 from jobs.queue import JobRequest
 from workers import failures
+from workers.ai_agents.openai_chat import (
+    BACKOFF_S,
+    BASE_URLS,
+    Answer,
+    Chat,
+    Provider,
+    ProviderFailed,
+    ToolCall,
+)
 from workers.masking import Masker
 from workers.networks import BlockedNetworks
-from workers.openai_chat import BACKOFF_S, BASE_URLS, Answer, Chat, Provider, ProviderFailed, ToolCall
 from workers.runner import RunOutcome, RunRequest
 from workspaces.errors import DomainError
 

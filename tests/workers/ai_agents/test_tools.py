@@ -17,11 +17,11 @@ from jobs.queue import Claim, JobRequest
 from jobs.runs import RunOptions
 from jobs.scripts import ScriptDraft, deploy_script
 from tests.tenancy import enter, join, make_workspace
-from tests.workers.chat_server import chat_server, says
-from tests.workers.test_ai_agent import PlainLog, inputs
-from tests.workers.test_ai_agent import claim as some_claim
-from workers.agent_tools import agent_of, load_tools, parameters, run_agent
-from workers.ai_agent import Tool
+from tests.workers.ai_agents.chat_server import chat_server, says
+from tests.workers.ai_agents.test_conversation import PlainLog, inputs
+from tests.workers.ai_agents.test_conversation import claim as some_claim
+from workers.ai_agents.conversation import Tool
+from workers.ai_agents.tools import agent_of, load_tools, parameters, run_agent
 from workers.networks import BlockedNetworks
 from workers.pg_queue import PgJobQueue
 from workers.runner import RunRequest

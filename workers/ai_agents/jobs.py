@@ -12,7 +12,7 @@ from jobs import canceling
 from jobs.errors import JobNotFound
 from jobs.queue import JobRequest
 from workers import failures, job_limits
-from workers.agent_tools import run_agent
+from workers.ai_agents.tools import run_agent
 from workers.job_queue import JobQueue
 from workers.networks import BlockedNetworks
 from workers.runner import RunOutcome, RunRequest

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 
 from jobs import wakeups
 from tests.tenancy import make_account, make_workspace
-from workers import groups
+from workers.groups import configs
 from workers.models import Config
 from workspaces.access import Identity
 from workspaces.errors import BadRequest, NotFound, PermissionDenied
@@ -32,37 +32,37 @@ def audited() -> list[tuple[str, str, str, str | None, Any]]:
 
 
 def test_a_group_is_configured_changed_and_forgotten() -> None:
-    assert groups.get("gpu") is None
+    assert configs.get("gpu") is None
 
-    change = groups.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=ROOT)
+    change = configs.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=ROOT)
     assert (change.name, change.config, change.warnings) == ("gpu", {"worker_tags": ["gpu"]}, [])
     assert [tuple(found) for found in change.differences] == [("worker_tags", None, ["gpu"], "live")]
     assert not change.restarts_workers
 
-    assert groups.update(name="gpu", config={"init_bash": "true"}, actor=OPS).restarts_workers
-    assert groups.get("gpu") == {"init_bash": "true"}
-    assert groups.list_groups() == [{"name": "gpu", "config": {"init_bash": "true"}}]
+    assert configs.update(name="gpu", config={"init_bash": "true"}, actor=OPS).restarts_workers
+    assert configs.get("gpu") == {"init_bash": "true"}
+    assert configs.list_groups() == [{"name": "gpu", "config": {"init_bash": "true"}}]
 
-    groups.delete(name="gpu", actor=ROOT)
-    assert groups.list_groups() == []
+    configs.delete(name="gpu", actor=ROOT)
+    assert configs.list_groups() == []
     with pytest.raises(NotFound, match="gpu has no configuration"):
-        groups.delete(name="gpu", actor=ROOT)
+        configs.delete(name="gpu", actor=ROOT)
 
 
 def test_what_is_wrong_changes_nothing() -> None:
-    groups.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=ROOT)
+    configs.update(name="gpu", config={"worker_tags": ["gpu"]}, actor=ROOT)
 
     with pytest.raises(BadRequest, match="worker_tags"):
-        groups.update(name="gpu", config={"worker_tags": 1}, actor=ROOT)
+        configs.update(name="gpu", config={"worker_tags": 1}, actor=ROOT)
 
-    assert groups.get("gpu") == {"worker_tags": ["gpu"]}
+    assert configs.get("gpu") == {"worker_tags": ["gpu"]}
     assert len(audited()) == 1
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "-a", "x" * 61, "é", "a\x00"])
 def test_a_group_has_a_name_that_fits_into_a_workers_name(name: str) -> None:
     with pytest.raises(BadRequest, match="worker group"):
-        groups.update(name=name, config={}, actor=ROOT)
+        configs.update(name=name, config={}, actor=ROOT)
 
 
 @pytest.mark.parametrize(
@@ -74,24 +74,24 @@ def test_a_group_has_a_name_that_fits_into_a_workers_name(name: str) -> None:
     ids=["an ordinary account", "a job of a superadmin"],
 )
 def test_only_superadmins_and_devops_write(actor: Identity) -> None:
-    groups.update(name="gpu", config={}, actor=ROOT)
+    configs.update(name="gpu", config={}, actor=ROOT)
 
     with pytest.raises(PermissionDenied):
-        groups.update(name="gpu", config={"cache_clear": 1}, actor=actor)
+        configs.update(name="gpu", config={"cache_clear": 1}, actor=actor)
     with pytest.raises(PermissionDenied):
-        groups.delete(name="gpu", actor=actor)
-    assert groups.get("gpu") == {}
+        configs.delete(name="gpu", actor=actor)
+    assert configs.get("gpu") == {}
 
 
 def test_every_write_is_in_the_audit_log_with_its_differences_and_without_values_of_variables() -> None:
-    groups.update(name="gpu", config={"env_vars_static": {"A": "s3cret", "B": "s4me"}}, actor=ROOT)
-    groups.update(
+    configs.update(name="gpu", config={"env_vars_static": {"A": "s3cret", "B": "s4me"}}, actor=ROOT)
+    configs.update(
         name="gpu", config={"env_vars_static": {"A": "n3w", "B": "s4me"}, "cache_clear": 1}, actor=OPS
     )
-    groups.update(
+    configs.update(
         name="gpu", config={"env_vars_static": {"A": "n3w", "B": "s4me"}, "cache_clear": 1}, actor=OPS
     )
-    groups.delete(name="gpu", actor=ROOT)
+    configs.delete(name="gpu", actor=ROOT)
 
     assert [entry[:4] for entry in audited()] == [
         ("worker_config.update", "create", "root@example.com", "worker__gpu"),
@@ -112,7 +112,7 @@ def test_every_write_is_in_the_audit_log_with_its_differences_and_without_values
 
 
 def test_a_dedicated_script_that_does_not_exist_is_reported() -> None:
-    change = groups.update(
+    change = configs.update(
         name="gpu",
         config={"dedicated_workers": ["acme:f/team/nowhere", "acme:flow/f/team/nowhere"]},
         actor=ROOT,
@@ -131,7 +131,7 @@ def test_of_two_who_write_at_once_the_second_sees_what_the_first_wrote() -> None
     def write(number: int) -> None:
         try:
             at_once.wait()
-            groups.update(name="gpu", config={"cache_clear": number}, actor=ROOT)
+            configs.update(name="gpu", config={"cache_clear": number}, actor=ROOT)
         finally:
             connection.close()
 
@@ -143,7 +143,7 @@ def test_of_two_who_write_at_once_the_second_sees_what_the_first_wrote() -> None
 
     first, second = (entry[4]["changes"][0] for entry in audited())
     assert (first["before"], second["before"]) == (None, first["after"])
-    assert groups.get("gpu") == {"cache_clear": second["after"]}
+    assert configs.get("gpu") == {"cache_clear": second["after"]}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -152,10 +152,10 @@ def test_workers_are_told_once_it_is_written(database_url: str, wait_until: Call
         listening.execute(f"LISTEN {wakeups.GROUP_CHANNEL}")
 
         with transaction.atomic():
-            groups.update(name="gpu", config={"cache_clear": 1}, actor=ROOT)
+            configs.update(name="gpu", config={"cache_clear": 1}, actor=ROOT)
             assert not list(listening.notifies(timeout=0))
-        groups.update(name="gpu", config={"cache_clear": 1}, actor=ROOT)  # nothing new
-        groups.delete(name="gpu", actor=ROOT)
+        configs.update(name="gpu", config={"cache_clear": 1}, actor=ROOT)  # nothing new
+        configs.delete(name="gpu", actor=ROOT)
 
         told = list(listening.notifies(timeout=10, stop_after=2))
         assert [notification.payload for notification in told] == ["gpu", "gpu"]

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers import group_config
-from workers.group_changes import TITLES, shown
-from workers.group_config import FIELDS
-from workers.groups import audited
+from workers.groups import schema
+from workers.groups.changes import TITLES, shown
+from workers.groups.configs import audited
+from workers.groups.schema import FIELDS
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -52,7 +52,7 @@ def test_of_variables_only_the_names_are_told() -> None:
 
 def test_the_history_tells_of_variables_what_the_review_told() -> None:
     before, after = {"A": "s1", "B": "s2", "C": "same"}, {"A": "s3", "C": "same", "D": "s4"}
-    (found,) = group_config.difference({"env_vars_static": before}, {"env_vars_static": after})
+    (found,) = schema.difference({"env_vars_static": before}, {"env_vars_static": after})
     kept = audited(found)
 
     assert shown(kept["field"], kept["before"], kept["after"], kept["effect"]) == shown(*found)
