@@ -216,10 +216,11 @@ class CompletedJobAdmin(Window):
         "status",
         "duration_ms",
         "worker",
+        "isolation",
         "completed_at",
         "canceled_by",
     )
-    list_filter = ("status",)
+    list_filter = ("status", "isolation")
     search_fields = ("=id", "=workspace_id", "=worker")
     ordering = ("-completed_at",)
     exclude = ("result",)

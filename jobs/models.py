@@ -444,6 +444,14 @@ class JobStatus(models.TextChoices):
     SKIPPED = "skipped", "Skipped"
 
 
+class JobIsolation(models.TextChoices):
+    """What kept the processes of a job from others (workers.sandbox, docs/security.md)."""
+
+    NAMESPACES = "namespaces", "Namespaces"
+    USER_NAMESPACES = "user-namespaces", "User namespaces"
+    NONE = "none", "None"
+
+
 class CompletedJob(models.Model):
     """What came of a job. Inserted in the statement that deletes its queue row, so exactly once."""
 
@@ -455,6 +463,9 @@ class CompletedJob(models.Model):
     duration_ms = models.BigIntegerField()
     result = OrderedJSONField(null=True, blank=True)
     worker = models.CharField(max_length=255, null=True, blank=True)
+    # What its processes ran in. null: it had none (a flow, SQL that the worker sent to its server, a result from the
+    # cache, a job that was canceled while it waited).
+    isolation = models.CharField(max_length=20, choices=JobIsolation.choices, null=True, blank=True)
     mem_peak = models.IntegerField(null=True, blank=True)  # kB
     canceled_by = models.CharField(max_length=255, null=True, blank=True)
     canceled_reason = models.TextField(null=True, blank=True)

@@ -147,6 +147,7 @@ class Completion:
     result: str
     mem_peak: int | None = None  # kB
     labels: list[str] | None = None
+    isolation: str | None = None  # what its processes ran in (CompletedJob.isolation)
 
 
 def push_parameters(request: JobRequest) -> dict[str, Any]:
@@ -333,6 +334,7 @@ def completion_parameters(completions: Sequence[Completion]) -> dict[str, Any]:
         "results": [c.result for c in completions],
         "mem_peaks": [c.mem_peak for c in completions],
         "labels": [json.dumps(c.labels) if c.labels else None for c in completions],
+        "isolations": [c.isolation for c in completions],
     }
 
 

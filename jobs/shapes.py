@@ -169,6 +169,7 @@ class JobRow:
     result: str | None = None  # JSON text
     raw_code: str | None = None
     timeout: int | None = None  # seconds
+    isolation: str | None = None  # see CompletedJob.isolation; while it runs: that of its worker
 
     @property
     def is_completed(self) -> bool:
@@ -254,6 +255,8 @@ def job_json(
     shape = job_shape(row) | dict(flow or {})
     if row.timeout is not None:
         shape["timeout"] = row.timeout
+    if row.isolation is not None:
+        shape["isolation"] = row.isolation
     if logs is not None:
         shape["logs"] = logs
     if with_code and row.raw_code is not None:

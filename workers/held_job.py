@@ -36,6 +36,7 @@ class HeldJob:
     streak_began: float = field(default_factory=time.monotonic)
     counts_as_restart: bool = False  # when put back: the machinery died under it
     mem_peak_kb: int | None = None
+    isolation: str | None = None  # what its processes run in; None: it has none
 
     @property
     def lease(self) -> Lease:

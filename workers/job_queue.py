@@ -139,6 +139,7 @@ class JobQueue(Protocol):
         dedicated: Dedicated,
         limit: int,
         mem_peak_kb: int | None,
+        isolation: str,
         held: Callable[[], Collection[UUID]],
     ) -> Exchange:
         """Record outcomes (without labels), each once, and take up to `limit` due jobs of a dedicated tag.

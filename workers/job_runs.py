@@ -14,7 +14,7 @@ from jobs.flows import locking
 from jobs.flows.store import LeaseOver
 from jobs.models import FLOW_KINDS, JobKind, JobStatus
 from jobs.queue import Claim, Completion, canceled_error
-from workers import arguments, failures, results
+from workers import arguments, failures, job_limits, results
 from workers.ai_agents.jobs import AgentJobs
 from workers.flows import FlowWorker
 from workers.group_commit import GroupCommit
@@ -184,7 +184,9 @@ class JobRuns:
             # In the log of the job, because that is where somebody looks who wonders why a variable is empty.
             held.log.write(f"not set on this worker: {', '.join(missing)}\n")
         timeout_s = self._timeout_s(claim)
-        run = self._agents.run if claim.kind == JobKind.AI_AGENT else self._runner.run
+        if has_code and claim.language not in job_limits.RUN_BY_WORKER:
+            held.isolation = self._runner.isolation[0]
+        run = self._runner.run if has_code else self._agents.run
         outcome = await run(
             RunRequest(
                 claim=claim,
@@ -270,6 +272,7 @@ class JobRuns:
         if (problem := self._cannot_run(claim)) is not None:
             raise ExecutionFailed({"name": "ExecutionErr", "message": problem})
         timeout_s = self._timeout_s(claim)
+        held.isolation = self._runner.isolation[0]
         return await self._runner.lock(
             RunRequest(
                 claim=claim,
@@ -350,7 +353,9 @@ class JobRuns:
         is_step = claim.flow_step_id is not None and claim.parent_job is not None
         if is_step and outcome.status != JobStatus.SUCCESS:
             outcome = results.with_step(outcome, claim.flow_step_id or "")
-        completion = Completion(*held.lease, outcome.status, outcome.result, held.mem_peak_kb, outcome.labels)
+        completion = Completion(
+            *held.lease, outcome.status, outcome.result, held.mem_peak_kb, outcome.labels, held.isolation
+        )
         if is_step:
             return await self._record_step(held, completion)
         recorded = await self._completions.submit(completion)

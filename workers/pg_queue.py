@@ -117,6 +117,7 @@ class PgJobQueue:
         dedicated: Dedicated,
         limit: int,
         mem_peak_kb: int | None,
+        isolation: str,
         held: Callable[[], Collection[UUID]],
     ) -> Exchange:
         parameters = {
@@ -126,6 +127,7 @@ class PgJobQueue:
             "path": dedicated.path,
             "limit": limit,
             "mem_peak": mem_peak_kb,
+            "isolation": isolation,
         }
         lost: set[UUID] = set()
         perhaps_sent = False

@@ -111,6 +111,7 @@ class FlowDriver:
                 text=completion.result,
                 mem_peak=completion.mem_peak,
                 labels=completion.labels,
+                isolation=completion.isolation,
             )
             assert claim.parent_job is not None
             return [(claim.parent_job, ChildEnded(job_id=claim.id, status=completion.status))]

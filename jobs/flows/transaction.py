@@ -61,6 +61,7 @@ class Transaction:
         ref: Ref | None = None,
         mem_peak: int | None = None,
         labels: list[str] | None = None,
+        isolation: str | None = None,
         instant_in: str | None = None,
     ) -> None:
         """A job has ended with this result. `instant_in`: the workspace of one that was never queued."""
@@ -74,6 +75,8 @@ class Transaction:
             entry["mem_peak"] = mem_peak
         if labels:
             entry["labels"] = labels
+        if isolation is not None:
+            entry["isolation"] = isolation
         if instant_in is not None:
             entry["instant"] = True
             entry["workspace_id"] = instant_in

@@ -13,10 +13,11 @@ WITH RECURSIVE finished AS (
 ),
 recorded AS (
     INSERT INTO completed_job (id, workspace_id, status, started_at, completed_at, duration_ms, result, worker, mem_peak,
-                               canceled_by, canceled_reason, restarts)
+                               canceled_by, canceled_reason, restarts, isolation)
     SELECT id, workspace_id, status, started_at, statement_timestamp(),
            greatest(0, round(extract(epoch FROM statement_timestamp() - started_at) * 1000))::bigint,
-           result::json, worker, greatest(mem_peak, %(mem_peak)s::int), canceled_by, canceled_reason, restarts
+           result::json, worker, greatest(mem_peak, %(mem_peak)s::int), canceled_by, canceled_reason, restarts,
+           %(isolation)s::text
       FROM finished
     RETURNING id
 ),

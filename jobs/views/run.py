@@ -66,8 +66,16 @@ def _context(caller: Caller, job: JobRow) -> dict[str, Any]:
         "progress": runs.get_progress(job.id) if job.status == "running" else None,
         "waited_ms": _waited_ms(job),
         "memory_peak": (job.mem_peak or 0) * 1024,  # bytes
+        "without_isolation": _without_isolation(job),
         **flow_run.place_context(caller, job),
     }
+
+
+def _without_isolation(job: JobRow) -> str:
+    """What is said instead of an isolation where there is none to name."""
+    if job.kind in FLOW_KINDS:
+        return "each step has its own"
+    return "not known yet" if not job.is_completed else "no process of its own was started"
 
 
 def _waited_ms(job: JobRow) -> float | None:

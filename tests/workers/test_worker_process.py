@@ -55,6 +55,8 @@ def test_python_and_bash_run_from_the_queue(
     assert finished(python).result == {"n": 2}
     assert finished(shell).result == "hello you"
     assert queue.read_logs(python)[0] == "hello\n"
+    in_force = WorkerPing.objects.get().job_isolation
+    assert in_force and {finished(python).isolation, finished(shell).isolation} == {in_force}
 
 
 def test_the_job_of_a_killed_worker_runs_elsewhere_and_is_recorded_once(

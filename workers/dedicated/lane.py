@@ -123,6 +123,7 @@ class Lane:
         self._exchange_s = 0.0  # that a statement took lately
         self._default_timeout_s: int | None = None
         self._peak_kb = 0
+        self._isolation = runner.isolation[0]  # of all processes, as long as the worker runs
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- what the worker says ---------------------------------------------------------------------------------------
@@ -253,6 +254,7 @@ class Lane:
                 dedicated=self.dedicated,
                 limit=limit,
                 mem_peak_kb=self._peak_kb or None,
+                isolation=self._isolation,
                 held=self._all_held,
             )
         except BaseException:
@@ -645,9 +647,10 @@ class Lane:
         if recorded is None:
             return
         job.is_over = True
-        self._done.append(
-            (job, Completion(*job.lease, recorded.status, recorded.result, None, recorded.labels))
+        completion = Completion(
+            *job.lease, recorded.status, recorded.result, None, recorded.labels, self._isolation
         )
+        self._done.append((job, completion))
 
     # --- stopping -------------------------------------------------------------------------------------------------------
 

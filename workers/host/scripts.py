@@ -151,6 +151,7 @@ class HostScripts:
             if held.stop is not None:  # nothing has begun that could be cancelled
                 self._problem = f"The {what} was stopped.\n"
             else:
+                held.isolation = "none"
                 await run(
                     script,
                     environment=self._options.environment.for_host(),

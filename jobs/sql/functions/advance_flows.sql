@@ -165,13 +165,14 @@ BEGIN
             RAISE EXCEPTION 'job % has ended already', part->>'id' USING ERRCODE = 'WM002';
         END IF;
         INSERT INTO completed_job (id, workspace_id, status, started_at, completed_at, duration_ms, result, worker,
-                                   mem_peak, canceled_by, canceled_reason, restarts, labels)
+                                   mem_peak, canceled_by, canceled_reason, restarts, labels, isolation)
         VALUES (ended.id, ended.workspace_id, part->>'status', ended.started_at, moment,
                 coalesce(greatest(0, round(extract(epoch FROM moment - ended.started_at) * 1000)), 0)::bigint, outcome,
                 coalesce(ended.worker, worker_name), greatest(ended.mem_peak, (part->>'mem_peak')::int),
                 ended.canceled_by, ended.canceled_reason, ended.restarts,
                 CASE WHEN json_typeof(part->'labels') = 'array'
-                     THEN ARRAY(SELECT json_array_elements_text(part->'labels')) END);
+                     THEN ARRAY(SELECT json_array_elements_text(part->'labels')) END,
+                part->>'isolation');
     END LOOP;
 
     -- Where the flows that go on wait: parked for a step, asleep or suspended until a time.

@@ -51,7 +51,7 @@ async def exchange(
     queue_of_worker: PgJobQueue, done: list[Completion] | None = None, limit: int = 10, held: Any = list
 ) -> Exchange:
     return await queue_of_worker.exchange(
-        done or [], dedicated=SCRIPT, limit=limit, mem_peak_kb=1234, held=held
+        done or [], dedicated=SCRIPT, limit=limit, mem_peak_kb=1234, isolation="user-namespaces", held=held
     )
 
 
@@ -76,6 +76,7 @@ def test_results_are_recorded_and_the_next_jobs_claimed_at_once(push: Any, with_
     recorded = {job.pk: job for job in CompletedJob.objects.all()}
     assert recorded.keys() == {first, second}
     assert (recorded[first].worker, recorded[first].mem_peak, recorded[first].result) == ("w1", 1234, 1)
+    assert recorded[second].isolation == "user-namespaces"
 
 
 def test_the_most_urgent_job_that_is_due_comes_first(push: Any, with_queue: Any) -> None:
@@ -213,6 +214,7 @@ def test_a_claim_costs_the_same_however_many_jobs_are_done_or_wait_elsewhere(
             "path": SCRIPT.path,
             "limit": 10,
             "mem_peak": None,
+            "isolation": None,
             "ids": [],
             "attempts": [],
             "statuses": [],

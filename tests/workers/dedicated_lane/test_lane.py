@@ -41,6 +41,7 @@ def test_jobs_run_one_after_another_in_a_process_that_keeps_its_state(
 
     assert outcomes(jobs) == [[number + 1, number] for number in range(300)]
     assert worker.worker.jobs_executed == 300
+    assert CompletedJob.objects.filter(isolation=worker.runner.isolation[0]).count() == 300
 
 
 def test_a_job_that_comes_later_finds_the_same_process(
@@ -114,6 +115,7 @@ def test_labels_and_declared_failures_are_recorded_as_ever(
     outcomes(jobs)
     labelled, failed = (CompletedJob.objects.get(pk=job) for job in jobs)
     assert (labelled.status, labelled.labels) == ("success", ["blue"])
+    assert labelled.isolation in ("namespaces", "user-namespaces", "none")
     assert (failed.status, failed.result["error"]["message"]) == ("failure", "nothing to do")
 
 
