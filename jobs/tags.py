@@ -71,6 +71,16 @@ def interpolate(text: str, *, workspace_id: str, args: dict[str, Any]) -> str:
     return _ARGUMENT.sub(lambda match: _argument(args, match[1]), text.replace("$workspace", workspace_id))
 
 
+def arguments_in(text: str) -> list[str]:
+    """The arguments that a tag is made of: `a.b` of `$args[a.b]`."""
+    return _ARGUMENT.findall(text)
+
+
+def has_argument(args: dict[str, Any], path: str) -> bool:
+    """Whether there is a value at `a.b`; where there is none, nothing stands for it."""
+    return _argument(args, path) != ""
+
+
 def has_own_default_tags(workspace_id: str) -> bool:
     """Does the instance give this workspace default tags of its own (`python3-acme`)?"""
     values = _instance_settings()
