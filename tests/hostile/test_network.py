@@ -1,5 +1,6 @@
 """The database asks jobs for a password, and addresses that are blocked do not answer them."""
 
+import asyncio
 import os
 import socket
 import tempfile
@@ -11,7 +12,7 @@ import psycopg
 import pytest
 
 from tests.hostile.conftest import Place, a_place, probe
-from tests.workers.job_runs import ISOLATED
+from tests.workers.job_runs import ISOLATED, Log, Ran
 from windmill_site.data_folder import DataFolder
 from windmill_site.embedded_postgres import EmbeddedPostgres
 from workers.probes import Judged, Surroundings, judge
@@ -101,6 +102,45 @@ def test_any_other_address_does(walled: Place, ending: str) -> None:
         assert verdict(walled, f"blocked_address.{ending}", surroundings(server)) != "contained"
     finally:
         server.close()
+
+
+# Whoever asks for a socket here hardly ever runs, so that it takes long until it has what it asked for.
+KEEPS_WAITING = """
+import os, socket, time
+def main():
+    for _ in range(4 * os.cpu_count()):
+        if os.fork() == 0:
+            while True: pass
+    for _ in range(4):
+        if os.fork() == 0:
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            while True: socket.socket().close()
+    print("begun", flush=True)
+    time.sleep(600)
+"""
+ASKS = """
+import socket, time
+def main():
+    for _ in range(20):
+        socket.socket().close()
+        time.sleep(0.02)
+    return "answered"
+"""
+
+
+def test_a_job_that_is_slow_to_take_its_sockets_keeps_nobody_elses(walled: Place) -> None:
+    async def run() -> Ran:
+        log = Log()
+        hostile = asyncio.create_task(walled.jobs.run("python3", KEEPS_WAITING, log=log, timeout_s=600))
+        await log.wait_for("begun")
+        try:
+            return await walled.jobs.run("python3", ASKS, timeout_s=30)
+        finally:
+            hostile.cancel()
+            await asyncio.wait([hostile])
+
+    assert walled.jobs.runner.run(run()).result == "answered"
+    walled.assert_sound()
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,12 @@ fork server, is asked by the system call filter (seccomp.py) of every process of
     sendto     it is not, the kernel goes on with the call.
 
 The first is the guarantee; it holds for whatever way a packet leaves. The second is for people: a job that changes the
-address after we read it, or sends by another call, waits for an answer that never comes. Nothing here waits for a job.
+address after we read it, or sends by another call, waits for an answer that never comes.
+
+Handing a socket over takes until whoever asked for it has run, and reading memory until it lets go of it: a job can make
+both last, with a low priority among busy processes for instance. So each question has a thread of its own, and nobody
+waits for the socket of somebody else.
+
 There are machines that let only root attach filters to sockets; an ordinary user has only the second there.
 
 Name servers of this machine are often link-local themselves: their port 53 stays within reach.
@@ -29,6 +34,7 @@ import socket
 import stat
 import struct
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -38,6 +44,8 @@ from . import linux, seccomp
 DNS_PORT = 53
 _RESOLVER_FILE = "/etc/resolv.conf"
 _TOLD_MOST = 1000  # refusals that are remembered, to say each only once
+_THREADS_READY = 2  # that wait for a question; further ones are there while there are questions
+_STACK_BYTES = 256 << 10  # of each: a job may keep as many of them waiting as it may have processes
 
 _NOTIFICATION_BYTES = (
     80  # struct seccomp_notif: id, pid, flags, data (number, architecture, instruction, 6 arguments)
@@ -128,7 +136,7 @@ def resolvers_of_this_machine() -> list[bytes]:
 
 
 class Supervisor:
-    """Answers what the filter behind `listener` asks."""
+    """Answers what the filter behind `listener` asks: with `serve` one question after the other, or all at once."""
 
     def __init__(self, listener: int, rules: Rules) -> None:
         self._listener = listener
@@ -136,6 +144,47 @@ class Supervisor:
         self._calls = seccomp.supervised_calls()
         self._own_network = _network_of(os.getpid())
         self._told: set[tuple[int, bytes]] = set()
+        self._lock = threading.Lock()
+        self._ready = 0  # threads that wait for a question
+
+    def serve_at_once(self) -> None:
+        """Answer in threads until nobody is left who could ask; some of them are still there then."""
+        threading.stack_size(_STACK_BYTES)
+        for _ in range(_THREADS_READY):
+            self._add_thread()
+        poll = select.poll()
+        poll.register(self._listener, 0)  # for its end only
+        poll.poll()
+
+    def _add_thread(self) -> None:
+        with self._lock:
+            self._ready += 1
+        try:
+            threading.Thread(target=self._answer_many, daemon=True).start()
+        except (
+            RuntimeError
+        ) as error:  # there may be no more of them: then questions wait for each other for a while
+            with self._lock:
+                self._ready -= 1
+            sys.stderr.write(f"address guard: {error}\n")
+
+    def _answer_many(self) -> None:
+        while True:
+            try:
+                question = self._next_question()
+            except OSError:
+                return  # nobody is left who could ask
+            with self._lock:
+                self._ready -= 1
+                is_last = self._ready == 0
+            if is_last:
+                self._add_thread()
+            if question is not None:
+                self._take(question)
+            with self._lock:
+                if self._ready >= _THREADS_READY:
+                    return
+                self._ready += 1
 
     def serve(self) -> None:
         """Answer until nobody is left who could ask."""
@@ -146,13 +195,22 @@ class Supervisor:
 
     def answer_one(self) -> None:
         """Take one question and answer it."""
+        question = self._next_question()
+        if question is not None:
+            self._take(question)
+
+    def _next_question(self) -> bytearray | None:
+        """Wait for one. None: whoever asked was interrupted or has ended. Raises OSError."""
         question = bytearray(_NOTIFICATION_BYTES)
         try:
             fcntl.ioctl(self._listener, _RECEIVE, question)
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.EINTR):
-                return  # whoever asked was interrupted or has ended
+                return None
             raise
+        return question
+
+    def _take(self, question: bytearray) -> None:
         identity, pid, _, number, _, _, *arguments = struct.unpack("QIIiIQ6Q", question)
         try:
             call = self._calls.get(number)
@@ -328,7 +386,7 @@ def _be_the_supervisor(confined: socket.socket, rules: Rules, parent: int) -> No
         linux.keep_only([linux.CAP_SYS_PTRACE, linux.CAP_CHOWN, linux.CAP_NET_ADMIN])
         os.closerange(3, confined.fileno())
         os.closerange(confined.fileno() + 1, 1 << 20)
-        Supervisor(listener_from(confined), rules).serve()
+        Supervisor(listener_from(confined), rules).serve_at_once()
     except BaseException as error:
         sys.stderr.write(f"address guard: {error!r}\n")
     finally:
