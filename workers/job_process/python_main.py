@@ -60,21 +60,25 @@ def run(job: dict[str, Any], env: dict[str, str], worker: socket.socket) -> NoRe
     end(exit_code)
 
 
-def rehearse() -> None:
-    """Do once what every job does, before there is one.
-
-    The first touch of a memory page after a fork copies it, which costs about 3 microseconds; this takes some
-    hundred of those copies out of the time that somebody waits for.
-    """
-    code = "import json\n\ndef main(name: str = 'x', n: int = 1):\n    return {'name': name, 'n': [n, 1.5, None]}\n"
-    path = "rehearsal/main.py"
-    module = _load(path, code, {}, {})
-    python_results.to_json(_call(module, "main", {"name": "y"}), postprocess=True)
-    json.loads(json.dumps({"env": {"A": "b"}, "args": {}, "code": code}))
-    sys.modules.pop(module.__name__)
-    linecache.cache.pop(path)
+def rehearse(job: dict[str, Any], env: dict[str, str]) -> None:
+    """Do what `run` does with `job`, and undo it (see job._rehearse)."""
+    argv, path, main_module = sys.argv, sys.path[:], sys.modules["__main__"]
+    become_an_ordinary_process(env, job)
+    module = load(job)
+    answer(
+        module,
+        job,
+        job["args"],
+        entrypoint=job["entrypoint"],
+        preprocess=False,
+        on_preprocessed=lambda _: None,
+    )
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
+    sys.argv, sys.path[:], sys.modules["__main__"] = argv, path, main_module
+    sys.modules.pop(module.__name__)
+    linecache.cache.pop(job["script_path"])
+    os.environ.clear()
 
 
 def report(worker: socket.socket, error: BaseException, job: dict[str, Any] | None = None) -> int:

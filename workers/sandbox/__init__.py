@@ -4,9 +4,9 @@ The parts
     JobHost (host.py, in the worker)       keeps a fork server and a few prepared sandboxes; runs programs; asyncio
     fork server (job_process/fork_server)  a bare interpreter, started with an empty environment in a session of its
                                            own; holds no secret and no connection but the one to the worker
-    guard (job_process/sandboxed)          process 1 of a job's pid namespace: waits for the job process, watches the
+    guard (job_process/guard)              process 1 of a job's pid namespace: waits for the job process, watches the
                                            memory of all of them, kills what is left, reads result files, reports
-    job process (job_process/sandboxed)    Python: calls the script in this very process (job_process/python_main);
+    job process (job_process/job)          Python: calls the script in this very process (job_process/python_main);
                                            other languages: executes a program
 
 Programs that stay (session.py)
