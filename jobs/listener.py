@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 POLL_S = 2.0  # between looks while notifications arrive: covers one that was lost
 POLL_DISCONNECTED_S = 0.25  # while they do not
 _LONGEST_BACKOFF_S = 5.0
+_POOLER_S = 60.0  # between looks whether a pooler is still in the way
 
 QueueCallback = Callable[[str | None], None]  # the tag that has work; None: any may have
 CancelCallback = Callable[[UUID | None], None]  # the job to look at; None: any
@@ -169,6 +170,12 @@ class Listener:
                     **pg.connection_parameters(self._url, application_name="windmill listener"),
                     autocommit=True,
                 ) as connection:
+                    if not await pg.is_direct(connection):
+                        # A LISTEN would belong to a server process that others use, too, and tell us nothing.
+                        pg.warn_of_pooler()
+                        await connection.close()
+                        await asyncio.sleep(_POOLER_S)
+                        continue
                     # One statement a round trip would do too; one round trip for all is what a reconnect storm likes.
                     await connection.execute(
                         "; ".join(f"LISTEN {channel}" for channel in self._channels).encode()

@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 import psycopg
-from django.db import InterfaceError, OperationalError
 
 from jobs import cleanup, scripts, sql, tags
 from jobs.dedicated import is_dedicated
@@ -25,6 +24,7 @@ from jobs.runs import runs_as
 from workers.environment import Surroundings
 from workers.job_queue import QueueAway
 from workers.pg_lane import Lane
+from workers.preparing import while_database_is_away
 from workers.threads import in_thread
 from workspaces.access import Caller, caller_for_job
 from workspaces.references import has_references, interpolate
@@ -272,11 +272,7 @@ _LOADED = [field.name for field in fields(FlowJob)]
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    while True:
-        try:
-            return await in_thread(work)
-        except (OperationalError, InterfaceError) as exc:
-            logger.warning("waiting for the database: %s", exc)
+    return await while_database_is_away(lambda: in_thread(work))
 
 
 def _caller(flow_job: FlowJob) -> Caller:

@@ -5,7 +5,6 @@ deployed brings along what counts instead of what is deployed (jobs.dependency_r
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 import time
@@ -13,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from django.db import InterfaceError, OperationalError
+from django.db import Error
 from django.db.models.functions import Now
 
-from jobs import scripts, temporary_code
+from jobs import pg, scripts, temporary_code
 from jobs.dependencies import WantedFiles
 from jobs.dependencies.files import file_language
 from jobs.dependency_runs import StandIns
@@ -93,8 +92,12 @@ class PgRuntimeStore:
         return self._limits
 
     async def _read_limits_again(self) -> None:
-        with contextlib.suppress(OperationalError, InterfaceError):  # away: what was read last holds
+        try:
             await self._read_limits()
+        except Error as exc:
+            if not pg.is_away(exc):
+                raise
+            # What was read last holds.
 
     async def _read_limits(self) -> None:
         stored = await in_thread(_stored_limits)

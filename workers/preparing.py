@@ -9,8 +9,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TypeVar
 
-from django.db import InterfaceError, OperationalError
+from django.db import Error
 
+from jobs import pg
 from jobs.dependencies import imported_paths
 from jobs.dependencies.needs import needs_nothing
 from jobs.queue import Claim
@@ -119,10 +120,12 @@ def readable_paths(available: Available) -> list[Path]:
 
 
 async def while_database_is_away(ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer of `ask`, asked again as long as the database is away."""
+    """The answer of `ask`, asked again as long as the database is away (jobs.pg.is_away)."""
     while True:
         try:
             return await ask()
-        except (OperationalError, InterfaceError) as exc:
+        except Error as exc:
+            if not pg.is_away(exc):
+                raise
             logger.warning("waiting for the database: %s", exc)
             await asyncio.sleep(AWAY_RETRY_S)
