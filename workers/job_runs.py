@@ -260,9 +260,11 @@ class JobRuns:
             try:
                 found[script.id] = await self._lock(held, step)
             except ExecutionFailed as failed:
-                message = f"step {script.id}: {failed.error.get('message')}"
-                await while_database_is_away(lambda message=message: in_thread(locking.fail, begun, message))  # type: ignore[misc]
-                return results.failed_with("LockError", message)
+                message = str(failed.error.get("message"))
+                await while_database_is_away(
+                    lambda id=script.id, message=message: in_thread(locking.fail, begun, id, message)  # type: ignore[misc]
+                )
+                return results.failed_with("LockError", f"step {script.id}: {message}")
         locked = await while_database_is_away(lambda: in_thread(locking.finish, begun, found))
         return results.succeeded(json.dumps(locked), max_size_mb=self._worker.max_result_size_mb)
 

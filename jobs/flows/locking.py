@@ -3,6 +3,9 @@
 The work of `flowdependencies` jobs (jobs.flows.deployed), in three parts: `begin` reads, the worker resolves the
 dependencies of one script after the other (none of their code is run), `finish` or `fail` writes. A script without
 dependencies gets no lock, so that what was pushed and what is pulled stay the same.
+
+Any number of them may be at work on one version, as it is written down when something that they import changes meanwhile:
+of each script only the job that was asked for last has a say.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +15,12 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Subquery
 
 from jobs import locks
 from jobs.dependencies.files import reached
 from jobs.flows import deployed
-from jobs.models import Flow, FlowVersion, Job
+from jobs.models import CompletedJob, Flow, FlowVersion, Job, JobKind, JobStatus
 from workspaces.errors import NotFound
 
 STATUS = locks.STATUS
@@ -36,6 +40,7 @@ class InlineScript:
 class Begun:
     """A flow that is being locked."""
 
+    job_id: UUID
     value: dict[str, Any]  # FlowValue
     version: int | None  # None: a flow that is not deployed, which is only answered
     workspace_id: str
@@ -62,7 +67,9 @@ def begin(job_id: UUID, workspace_id: str) -> Begun:
         for script in _scripts_to_lock(value, path, again)
         if script.id in again or locks.needs_job(workspace_id, script.language, script.content)
     ]
-    return Begun(value=value, version=version, workspace_id=workspace_id, path=path, scripts=scripts)
+    return Begun(
+        job_id=job_id, value=value, version=version, workspace_id=workspace_id, path=path, scripts=scripts
+    )
 
 
 def finish(begun: Begun, found: Mapping[str, str]) -> dict[str, Any]:
@@ -77,8 +84,14 @@ def finish(begun: Begun, found: Mapping[str, str]) -> dict[str, Any]:
         version = FlowVersion.objects.select_for_update().filter(pk=begun.version).first()
         if version is None:
             return {"status": STATUS, "modified_ids": []}
+        later = _asked_again(begun)
+        found = {id: lock for id, lock in found.items() if id not in later}
         value, changed = with_locks(version.value, found)
-        deployed.record_locks(version.pk, value=value if changed else None, error_logs=None)
+        deployed.record_locks(
+            version.pk,
+            value=value if changed else None,
+            error_logs=version.lock_error_logs if later else None,
+        )
         path = version.path
         if Flow.objects.filter(workspace=begun.workspace_id, path=path, version_id=version.pk).exists():
             imports = {
@@ -89,10 +102,29 @@ def finish(begun: Begun, found: Mapping[str, str]) -> dict[str, Any]:
     return {"status": STATUS, "modified_ids": changed}
 
 
-def fail(begun: Begun, message: str) -> None:
-    """Say in the version why it could not be locked."""
-    if begun.version is not None:
-        deployed.record_locks(begun.version, value=None, error_logs=message)
+def fail(begun: Begun, id: str, message: str) -> None:
+    """Say in the version why the script of module `id` could not be locked."""
+    if begun.version is None:
+        return
+    with transaction.atomic():
+        FlowVersion.objects.select_for_update().filter(pk=begun.version).first()
+        if id not in _asked_again(begun):
+            deployed.record_locks(begun.version, value=None, error_logs=f"step {id}: {message}")
+
+
+def _asked_again(begun: Begun) -> set[str]:
+    """Modules that a later job was asked to lock: what this one found of them may be of yesterday."""
+    begun_at = Job.objects.filter(pk=begun.job_id).values("created_at")
+    later = Job.objects.filter(
+        workspace_id=begun.workspace_id,
+        kind=JobKind.FLOW_DEPENDENCIES,
+        runnable_id=begun.version,
+        flow_step_id=None,  # as the index of recent jobs has it
+        created_at__gt=Subquery(begun_at),
+    )
+    canceled = CompletedJob.objects.filter(pk__in=later.values("pk"), status=JobStatus.CANCELED).values("pk")
+    asked = later.exclude(pk__in=canceled).values_list("args", flat=True)
+    return {id for args in asked for id in (args or {}).get("nodes") or ()}
 
 
 def with_locks(value: dict[str, Any], found: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:

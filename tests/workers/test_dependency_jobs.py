@@ -1,5 +1,6 @@
 """Dependency jobs: the worker asks its runtimes for the lock, and what comes of it is written where people look."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ from jobs import dependency_runs, locks, scripts
 from jobs.dependency_runs import StandIns
 from jobs.flows import deployed
 from jobs.flows.deployed import FlowDraft
-from jobs.models import CompletedJob, FlowVersion, Job, JobKind, QueuedJob
+from jobs.models import CompletedJob, FlowVersion, Job, JobKind, QueuedJob, Script
 from jobs.runs import RunOptions
 from tests.tenancy import enter, make_workspace
 from tests.workers.conftest import ScriptedRunner
@@ -44,9 +45,9 @@ def start(start_worker: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *failures: start_worker(runner=Resolving(*failures), tags=["dependency"])
 
 
-def deploy(caller: Caller, content: str = NEEDY) -> Any:
+def deploy(caller: Caller, content: str = NEEDY, path: str = "u/ada/a") -> Any:
     return scripts.deploy_script(
-        caller, scripts.ScriptDraft(path="u/ada/a", content=content, language="python3"), auto_parent=True
+        caller, scripts.ScriptDraft(path=path, content=content, language="python3"), auto_parent=True
     )
 
 
@@ -60,6 +61,42 @@ def test_a_deployed_script_gets_its_lock(ada: Caller, start: Any, wait_until: An
     assert script.lock == "python3 u/ada/a"
     job = wait_until(lambda: CompletedJob.objects.filter(pk=script.lock_job).first())
     assert job.status == "success" and job.result == {"status": locks.STATUS, "lock": script.lock}
+
+
+class Taking(ScriptedRunner):
+    """Answers when it is told to, job by job."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.under_way: dict[str, asyncio.Event] = {}  # by code
+
+    async def lock(self, request: RunRequest) -> str:
+        code = request.claim.code or ""
+        self.under_way[code] = asyncio.Event()
+        await self.under_way[code].wait()
+        return f"lock of {code}"
+
+
+def test_versions_that_are_locked_at_the_same_time_have_locks_of_their_own_and_the_newest_lives(
+    ada: Caller, start_worker: Any, wait_until: Any
+) -> None:
+    runner = Taking()
+    worker = start_worker(runner=runner, tags=["dependency"], slots=3)
+    dependent = deploy(ada, "from u.ada.a import x\nimport numpy\n", path="u/ada/b")
+    wait_until(lambda: dependent.content in runner.under_way)
+    worker.call(runner.under_way[dependent.content].set)
+    old, new = deploy(ada, "import requests\n# 1"), deploy(ada, "import requests\n# 2")
+    wait_until(lambda: {old.content, new.content} <= runner.under_way.keys())
+
+    for script in (new, old):
+        worker.call(runner.under_way.pop(script.content).set)
+        wait_until(lambda script=script: CompletedJob.objects.filter(pk=script.lock_job).exists())
+
+    locked = {script.pk: script.lock for script in Script.objects.filter(path="u/ada/a")}
+    assert locked == {script.pk: f"lock of {script.content}" for script in (old, new)}
+    assert scripts.get_to_run(ada, path="u/ada/a", hash=None).pk == new.pk
+    # The newer one has whoever imports it locked again; the older one, though it ends last, does not.
+    assert Job.objects.filter(kind=JobKind.DEPENDENCIES, runnable_path="u/ada/b").count() == 2
 
 
 def test_a_failure_is_told_by_the_script_and_by_the_job(ada: Caller, start: Any, wait_until: Any) -> None:

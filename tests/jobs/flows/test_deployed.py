@@ -8,7 +8,7 @@ from django.db import connection
 
 from jobs.flows import deployed, locking
 from jobs.flows.deployed import FlowDraft
-from jobs.models import DependencyEdge, Flow, FlowVersion, Job, JobKind, QueuedJob
+from jobs.models import CompletedJob, DependencyEdge, Flow, FlowVersion, Job, JobKind, QueuedJob
 from tests.tenancy import enter, make_workspace
 from workspaces.access import Caller
 from workspaces.errors import BadRequest, Conflict, DomainError
@@ -215,6 +215,64 @@ def test_two_jobs_that_lock_one_version_at_once_both_leave_their_locks(alice):
     assert [module["value"]["lock"] for module in version.value["modules"]] == ["lock of a", "lock of b"]
 
 
+def again(version, *nodes):
+    """Ask for these modules of a version to be locked again, as a change of what they import does."""
+    return Job.objects.create(
+        workspace_id="acme",
+        kind=JobKind.FLOW_DEPENDENCIES,
+        runnable_id=version.pk,
+        args={"nodes": list(nodes)},
+        tag="dependency",
+    )
+
+
+def test_of_each_script_the_job_that_was_asked_for_last_has_a_say_whoever_ends_last(alice):
+    value = [{"id": id, "value": inline(f"import {id}")} for id in ("a", "b")]
+    version = deployed.create_flow(alice, draft(PATH, *value))
+    slow = locking.begin(version.dependency_job, "acme")
+    locking.finish(locking.begin(again(version, "a").pk, "acme"), {"a": "new lock of a"})
+
+    answer = locking.finish(slow, {"a": "old lock of a", "b": "lock of b"})
+
+    version.refresh_from_db()
+    assert answer["modified_ids"] == ["b"]
+    assert [module["value"]["lock"] for module in version.value["modules"]] == ["new lock of a", "lock of b"]
+
+
+def test_a_failure_of_yesterday_is_not_told_of_what_was_locked_since(alice):
+    version = deployed.create_flow(alice, draft(PATH, {"id": "a", "value": inline("import a")}))
+    slow = locking.begin(version.dependency_job, "acme")
+    locking.finish(locking.begin(again(version, "a").pk, "acme"), {"a": "lock"})
+
+    locking.fail(slow, "a", "no such package")
+
+    version.refresh_from_db()
+    assert version.lock_error_logs is None
+
+
+def test_a_success_of_yesterday_does_not_hide_that_it_fails_now(alice):
+    version = deployed.create_flow(alice, draft(PATH, {"id": "a", "value": inline("import a")}))
+    slow = locking.begin(version.dependency_job, "acme")
+    locking.fail(locking.begin(again(version, "a").pk, "acme"), "a", "no such package any more")
+
+    locking.finish(slow, {"a": "lock"})
+
+    version.refresh_from_db()
+    assert version.lock_error_logs == "step a: no such package any more"
+
+
+def test_a_job_that_was_canceled_leaves_the_say_to_the_one_before_it(alice):
+    version = deployed.create_flow(alice, draft(PATH, {"id": "a", "value": inline("import a")}))
+    slow = locking.begin(version.dependency_job, "acme")
+    later = again(version, "a")
+    CompletedJob.objects.create(id=later.pk, workspace_id="acme", status="canceled", duration_ms=0)
+
+    locking.finish(slow, {"a": "lock"})
+
+    version.refresh_from_db()
+    assert version.value["modules"][0]["value"]["lock"] == "lock"
+
+
 def test_an_old_version_that_is_locked_late_does_not_say_what_the_live_one_imports(alice):
     old = deployed.create_flow(alice, draft(PATH, {"id": "a", "value": inline("from f.ops.old import x")}))
     late = locking.begin(old.dependency_job, "acme")
@@ -232,7 +290,7 @@ def test_an_old_version_that_is_locked_late_does_not_say_what_the_live_one_impor
 def test_a_flow_whose_dependencies_cannot_be_resolved_says_why(alice):
     version = deployed.create_flow(alice, draft(PATH, {"id": "a", "value": inline("import nonesuch")}))
 
-    locking.fail(locking.begin(version.dependency_job, "acme"), "step a: no nonesuch")
+    locking.fail(locking.begin(version.dependency_job, "acme"), "a", "no nonesuch")
 
     version.refresh_from_db()
     assert version.lock_error_logs == "step a: no nonesuch"
