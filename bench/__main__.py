@@ -14,7 +14,7 @@ NAMES = {
     "runtimes": "every language beside its bare tool",
     "flow": "flows: sequential steps, loops, what a step costs and writes",
     "dedicated": "dedicated scripts: one job at low load, jobs a second, a flow of dedicated steps",
-    "scale": "jobs of 100 ms with 1 to 100 slots, in dedicated processes",
+    "scale": "jobs of 100 ms with 1 to 100 slots, in dedicated processes and on a native worker",
     "idle": "transactions a second and memory of an idle instance",
 }
 

@@ -21,6 +21,8 @@ from uuid import UUID
 
 import psycopg
 
+from bench import gauge
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 DATABASE = "windmill_bench"
@@ -172,14 +174,16 @@ def queue_many(
     tag: str | None = None,
     later: bool = False,
     workspaces: Sequence[str] = (WORKSPACE,),
+    code: str | None = None,
+    args: dict[str, Any] | None = None,
 ) -> None:
-    """Queue `count` no-op previews in one statement, dealt out to `workspaces` in turn."""
+    """Queue `count` previews in one statement, dealt out to `workspaces` in turn. Without code they do nothing."""
     execute(
         """
         WITH asked AS (
             INSERT INTO job (id, workspace_id, kind, raw_code, script_lang, args, tag, created_by, permissioned_as,
                              permissioned_as_email)
-            SELECT gen_random_uuid(), (%s::text[])[1 + n %% %s], 'preview', %s, %s, '{}', %s, 'admin', 'u/admin',
+            SELECT gen_random_uuid(), (%s::text[])[1 + n %% %s], 'preview', %s, %s, %s, %s, 'admin', 'u/admin',
                    'admin@windmill.dev'
               FROM generate_series(1, %s) AS n
             RETURNING id, workspace_id, created_at, tag)
@@ -188,7 +192,16 @@ def queue_many(
                created_at + CASE WHEN %s THEN interval '1 day' ELSE interval '0' END, tag
           FROM asked
         """,
-        [list(workspaces), len(workspaces), NOOP.get(language, "x"), language, tag or language, count, later],
+        [
+            list(workspaces),
+            len(workspaces),
+            code or NOOP.get(language, "x"),
+            language,
+            json.dumps(args or {}),
+            tag or language,
+            count,
+            later,
+        ],
     )
 
 
@@ -279,7 +292,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def report(name: str, columns: Sequence[str], table: Sequence[Sequence[Any]], **facts: Any) -> None:
-    """Print the table and write it, with the facts of the machine, to bench/results/<name>.json."""
+    """Print the table and write it, with its speed just now, to bench/results/<name>.json."""
     cells = [list(columns)] + [[_cell(value) for value in row] for row in table]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     for number, row in enumerate(cells):
@@ -293,6 +306,8 @@ def report(name: str, columns: Sequence[str], table: Sequence[Sequence[Any]], **
             print("  ".join("-" * width for width in widths))
     for fact, value in facts.items():
         print(f"{fact}: {_cell(value)}")
+    machine = gauge.measure()
+    print(gauge.told(machine))
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(
         json.dumps(
@@ -304,6 +319,7 @@ def report(name: str, columns: Sequence[str], table: Sequence[Sequence[Any]], **
                 "postgresql": scalar("SHOW server_version"),
                 "columns": list(columns),
                 "rows": [list(row) for row in table],
+                "machine": machine,
                 **facts,
             },
             indent=1,
