@@ -6,10 +6,11 @@ statements themselves may run twice at once without harm.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -26,6 +27,7 @@ from workspaces.models import Token
 logger = logging.getLogger(__name__)
 
 CLEANUP_INTERVAL_S = 300.0  # retention and pruning; recovery runs every MONITOR_INTERVAL_SECONDS
+GRACE_HEARTBEATS = 3  # that workers have time for when the database was away, before they count as lost
 WORKER_GONE = timedelta(minutes=5)  # a worker silent for this long is taken off the list
 _LOCKS = {
     "recover": 0x776D0001,
@@ -38,17 +40,42 @@ _LOCKS = {
 }
 
 
+class Outage:
+    """Whether workers have had time to send heartbeats since the database was away, as far as this process noticed."""
+
+    def __init__(self) -> None:
+        self._is_away = False
+        self._back_at = float("-inf")
+
+    @contextlib.contextmanager
+    def noticed(self) -> Iterator[None]:
+        """Around whatever asks the database."""
+        try:
+            yield
+        except DatabaseError:
+            self._is_away = True
+            raise
+        if self._is_away:
+            self._is_away, self._back_at = False, time.monotonic()
+
+    def is_over(self, *, now: float) -> bool:
+        """Whether those that are silent now (monotonic time) are silent by themselves."""
+        return not self._is_away and now - self._back_at >= GRACE_HEARTBEATS * settings.HEARTBEAT_SECONDS
+
+
 async def monitor(checks: Sequence[Callable[[], int]] = ()) -> None:
     """Keep house until cancelled. A database that is away only postpones it.
 
     `checks` are further things to look after, which this app does not know.
     """
     last_cleanup = float("-inf")
+    outage = Outage()
     while True:
         # Spread the processes over the interval, so that one of them is never far away.
         await asyncio.sleep(settings.MONITOR_INTERVAL_SECONDS * random.uniform(0.8, 1.2))
         try:
-            await _in_thread(recover)
+            with outage.noticed():
+                await _in_thread(partial(recover, lost=outage.is_over(now=time.monotonic())))
             for check in checks:
                 await _in_thread(partial(_alone, "checks", check))
             if time.monotonic() - last_cleanup >= CLEANUP_INTERVAL_S:
@@ -60,9 +87,12 @@ async def monitor(checks: Sequence[Callable[[], int]] = ()) -> None:
             logger.exception("monitor failed; it goes on with the next round")
 
 
-def recover() -> None:
-    """Restart or fail the jobs of lost workers, cancel those that waited too long, forget those that ask for it."""
-    if not settings.DISABLE_ZOMBIE_JOBS_MONITORING:
+def recover(*, lost: bool = True) -> None:
+    """Restart or fail the jobs of lost workers, cancel those that waited too long, forget those that ask for it.
+
+    `lost=False`: the workers cannot have sent heartbeats lately, so none of them counts as lost.
+    """
+    if lost and not settings.DISABLE_ZOMBIE_JOBS_MONITORING:
         _alone("recover", _recover_lost_jobs)
     if settings.STALE_JOB_THRESHOLD_MINUTES:
         _alone("stale", queue.cancel_stale_jobs)
@@ -103,10 +133,11 @@ def _alone(piece: str, work: Callable[[], int]) -> int:
 
 def _recover_lost_jobs() -> int:
     with connection.cursor() as cursor:
-        # While the database was away nobody could send heartbeats: let the workers come back first.
+        # While the database was away nobody could send heartbeats: let the workers come back first. (A standby that took
+        # over has been up for long: that its predecessor went away is for `monitor` to notice.)
         cursor.execute(
             "SELECT statement_timestamp() - pg_postmaster_start_time() < make_interval(secs => %s)",
-            [settings.HEARTBEAT_SECONDS * 3],
+            [settings.HEARTBEAT_SECONDS * GRACE_HEARTBEATS],
         )
         if cursor.fetchone()[0]:
             return 0

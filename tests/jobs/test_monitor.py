@@ -1,13 +1,14 @@
 """Housekeeping: lost workers, stale jobs, retention, and one process at a time."""
 
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.models.functions import Now
 
 from jobs import monitor, queue
@@ -73,6 +74,29 @@ def test_a_script_that_looks_after_a_host_is_not_started_again(
     monitor.recover()
 
     assert f"reason: {reason}" in CompletedJob.objects.get(pk=claim.id).result["error"]["message"]
+
+
+def test_after_an_outage_workers_have_time_to_come_back(settings: Any) -> None:
+    settings.HEARTBEAT_SECONDS = 5
+    outage = monitor.Outage()
+    assert outage.is_over(now=0)
+
+    with pytest.raises(OperationalError), outage.noticed():
+        raise OperationalError("the connection is lost")
+    assert not outage.is_over(now=time.monotonic() + 3600)  # for as long as it lasts
+
+    with outage.noticed():
+        back_at = time.monotonic()
+    assert not outage.is_over(now=back_at + 14)
+    assert outage.is_over(now=time.monotonic() + 15)
+
+
+def test_nobody_is_lost_while_nobody_could_report(lost_job: Callable[..., queue.Claim]) -> None:
+    claim = lost_job()
+
+    monitor.recover(lost=False)
+
+    assert QueuedJob.objects.get(pk=claim.id).running
 
 
 def test_a_job_with_heartbeats_is_left_alone(make_job: Make) -> None:
