@@ -159,9 +159,11 @@ if JOB_ISOLATION not in ("refuse", "warn"):
     _stop(
         f"JOB_ISOLATION is {JOB_ISOLATION!r}; expected refuse (no isolation, no jobs) or warn (run and say so)."
     )
-# Where clouds give out credentials to whoever asks: link-local (AWS, Azure, Google and most others), Alibaba, Oracle.
+# Where clouds give out credentials to whoever asks: link-local (AWS, Azure, Google and most others), AWS over IPv6 (also
+# ::23, of Kubernetes there), Google and Scaleway over IPv6, Azure's host agent, Alibaba, Oracle.
 JOB_BLOCKED_NETWORKS = _list(
-    "JOB_BLOCKED_NETWORKS", "169.254.0.0/16,fe80::/10,fd00:ec2::254,100.100.100.200,192.0.0.192"
+    "JOB_BLOCKED_NETWORKS",
+    "169.254.0.0/16,fe80::/10,fd00:ec2::/32,fd20:ce::254,fd00:42::42,168.63.129.16,100.100.100.200,192.0.0.192",
 )
 if len(JOB_BLOCKED_NETWORKS) > 100:
     _stop(f"JOB_BLOCKED_NETWORKS names {len(JOB_BLOCKED_NETWORKS)} networks; at most 100 can be looked at.")
