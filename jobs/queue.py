@@ -14,11 +14,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
+from psycopg.adapt import PyFormat, Transformer
 from psycopg.types.json import Json, Jsonb
 
 from jobs import pg, sql, wakeups
@@ -219,10 +221,17 @@ def claim_parameters(
     """The parameters of claim.sql. `ranks`: tags whose jobs come before those of tags with a lower rank; none: 0."""
     return {
         "worker": worker,
-        "tags": list(tags),
-        "ranks": [ranks.get(tag, 0) for tag in tags] if ranks else [],
+        "tags": _array(tuple(tags)),
+        "ranks": _array(tuple(ranks.get(tag, 0) for tag in tags)) if ranks else "{}",
         "limit": limit,
     }
+
+
+@lru_cache(maxsize=256)
+def _array(values: tuple[str, ...] | tuple[int, ...]) -> str:
+    """`values` as PostgreSQL writes an array. psycopg would look at each of them again for every claim."""
+    array = list(values)
+    return bytes(Transformer().get_dumper(array, PyFormat.TEXT).dump(array) or b"").decode()
 
 
 def claim_jobs(

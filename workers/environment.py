@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from jobs.queue import Claim, NarrowClaim
@@ -52,7 +53,7 @@ class EnvironmentSource:
     def for_host(self) -> dict[str, str]:
         """The variables of a script that prepares the host: no job, no token."""
         return {
-            **self._inherited(),
+            **self._inherited,
             **self.static,
             "WM_BASE_URL": self.base_url,
             "BASE_URL": self.base_url,
@@ -73,14 +74,16 @@ class EnvironmentSource:
         `flow_path` and `flow_env` (values as they are: references have been replaced) are of the flow around a step.
         """
         return {
-            **self._inherited(),
+            **self._inherited,
             **self.static,
             **_flow_envs(flow_env or {}),
             **_script_envs(claim),
             **self._reserved(claim, token, flow_path),
         }
 
+    @cached_property
     def _inherited(self) -> dict[str, str]:
+        # Of one moment: os.environ translates each value each time it is asked.
         return {
             name: self.worker_environment[name]
             for name in (*_INHERITED, *self.allowed)

@@ -6,7 +6,6 @@ themselves are looked up at each use, so a revoked right is gone at once.
 
 import hashlib
 import hmac
-import json
 import time
 from base64 import urlsafe_b64encode
 from functools import lru_cache
@@ -14,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import jwt
+import orjson
 from django.conf import settings
 
 from workspaces.errors import NotSignedIn
@@ -34,6 +34,18 @@ def _key() -> bytes:
 @lru_cache(maxsize=4)
 def _key_from(secret_key: str) -> bytes:
     return hmac.digest(secret_key.encode(), b"windmill job token", hashlib.sha256)
+
+
+def _signature(signed: bytes) -> bytes:
+    begun = _begun(_key()).copy()
+    begun.update(signed)
+    return begun.digest()
+
+
+@lru_cache(maxsize=4)
+def _begun(key: bytes) -> hmac.HMAC:
+    """A signature of nothing yet. To copy it takes a fifth of the time of a new one, which looks up the algorithm."""
+    return hmac.new(key, digestmod="sha256")
 
 
 def _encoded(part: bytes) -> bytes:
@@ -64,8 +76,8 @@ def issue(
         "iat": now,
         "exp": now + int(expires_in_s) + 1,
     }
-    signed = _HEADER + _encoded(json.dumps(claims, separators=(",", ":")).encode())
-    signature = _encoded(hmac.digest(_key(), signed, "sha256"))
+    signed = _HEADER + _encoded(orjson.dumps(claims))
+    signature = _encoded(_signature(signed))
     return f"{PREFIX}{signed.decode()}.{signature.decode()}"
 
 

@@ -76,6 +76,8 @@ def choose(pythons: Sequence[Python], specifier: str | None, *, latest: bool = F
 
     `latest`: the newest in any case. Raises NoSuchPython.
     """
+    if not specifier and not latest:
+        return pythons[0]
     wanted = SpecifierSet(specifier or "", prereleases=True)
     fitting = [one for one in pythons if wanted.contains(one.version)]
     if not fitting:
@@ -109,6 +111,7 @@ def _example(specifier: str) -> str:
     return match[0] if match else "3.13"
 
 
+@cache
 def _own() -> Path:
     return Path(getattr(sys, "_base_executable", None) or sys.executable).resolve()
 

@@ -325,20 +325,14 @@ class JobHost:
         if sandbox.group is not None:
             self._hold(sandbox, limits)
         acquired = time.monotonic()
-        try:
-            run = Run(self._loop, sandbox, limits.result_bytes, on_output)
-        except OSError as error:
-            if self._environment is None:
-                raise
-            self._distrust(f"it sent what is no sandbox: {error}")
-            raise SandboxUnavailable("the job's sandbox is none") from error
+        run = Run(self._loop, sandbox, limits.result_bytes, on_output)
         self._in_use += 1
         try:
             try:
                 if writable and sandbox.uid != os.geteuid():
                     await _to_the_end(self._in_thread(ownership.hand_over, writable, sandbox.uid))
                 async with asyncio.timeout(timeout_s):
-                    await run.send(program, limits, () if session is None else session.channel)
+                    await self._begin(run, program, limits, () if session is None else session.channel)
                     if session is not None:
                         session.begun(run)
                     if self._ready or (self._environment is not None and not self._waiting):
@@ -380,6 +374,15 @@ class JobHost:
             overflowed=frozenset(run.overflowed),
             timings=timings,
         )
+
+    async def _begin(self, run: Run, program: Program, limits: Limits, channel: Sequence[int]) -> None:
+        try:
+            await run.begin(program, limits, channel)
+        except OSError as error:
+            if self._environment is None:
+                raise
+            self._distrust(f"it sent what is no sandbox: {error}")
+            raise SandboxUnavailable("the job's sandbox is none") from error
 
     def drop_share(self, name: str, *, is_missed: bool = False) -> None:
         """Empty and forget the folder that programs with this `share` have in common.

@@ -85,20 +85,24 @@ class Run:
         self.values: dict[str, bytes] = {}
         self._from_job = packets.Assembler(self._on_job_value, result_bytes, once=_FROM_JOB)
         self._from_guard = packets.Assembler(self._on_guard_value, result_bytes)
-        loop.add_reader(sandbox.log, self._read_log)
-        loop.add_reader(self._job, self._read_packets, self._job, self._from_job)
-        loop.add_reader(self._guard, self._read_packets, self._guard, self._from_guard)
         sandbox.gone.add_done_callback(self._on_gone)
 
     @property
     def overflowed(self) -> set[str]:
         return self._from_job.overflowed | self._from_guard.overflowed
 
-    async def send(self, program: Program, limits: Limits, channel: Sequence[int] = ()) -> None:
-        """Give the job process its program and the guard its limits.
+    async def begin(self, program: Program, limits: Limits, channel: Sequence[int] = ()) -> None:
+        """Give the job process its program and the guard its limits; follow them from then on. Raises OSError.
 
         `channel`: of a session, the descriptors from which it reads calls and to which it writes answers.
         """
+        await self._send(program, limits, channel)
+        # Not before: it takes a tenth of a millisecond.
+        self._loop.add_reader(self._sandbox.log, self._read_log)
+        self._loop.add_reader(self._job, self._read_packets, self._job, self._from_job)
+        self._loop.add_reader(self._guard, self._read_packets, self._guard, self._from_guard)
+
+    async def _send(self, program: Program, limits: Limits, channel: Sequence[int]) -> None:
         job = {
             "kind": "python" if program.python is not None else "exec",
             "python": program.python,
