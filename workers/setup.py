@@ -1,11 +1,13 @@
 """Puts a worker together from settings and from the configuration of its group."""
 
+import asyncio
 import logging
 import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import psycopg
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
@@ -25,6 +27,8 @@ from workspaces.errors import BadRequest
 
 logger = logging.getLogger(__name__)
 
+_NO_TABLES_S = 2.0  # between looks whether the database has been migrated
+
 
 async def read_group_config(queue: JobQueue) -> GroupConfig:
     """The configuration of WORKER_GROUP; waits for the database as long as it takes."""
@@ -33,6 +37,11 @@ async def read_group_config(queue: JobQueue) -> GroupConfig:
             return await queue.group_config(settings.WORKER_GROUP)
         except QueueAway as exc:
             logger.warning("waiting for the database: %s", exc)
+        except psycopg.errors.UndefinedTable:
+            logger.warning(
+                "waiting for the tables of the database: start a server, or run ./windmill manage migrate"
+            )
+            await asyncio.sleep(_NO_TABLES_S)
 
 
 def slots_from_settings(config: GroupConfig) -> int:
