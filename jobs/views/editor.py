@@ -26,6 +26,7 @@ from workspaces.names import parse_path
 
 MOST_PICKS = 1000  # variables or resources offered by the picker
 LAST_TESTS = 10
+CONCURRENCY = ("concurrent_limit", "concurrency_time_window_s", "concurrency_key")  # of Script.extra
 LAST_LANGUAGE = "language"  # cookie, written by the editor's script: the language chosen last
 
 
@@ -160,6 +161,7 @@ def script_value(script: Script) -> dict[str, Any]:
         "envs": script.envs,
         "labels": script.labels,
         "dedicated_worker": dedicated.is_dedicated(script.extra) or None,
+        **{name: script.extra.get(name) for name in CONCURRENCY},
     }
 
 
@@ -312,8 +314,29 @@ def draft_from(path: str, value: dict[str, Any], live: Script | None) -> scripts
         is_template=live.is_template if live else False,
         visible_to_runner_only=live.visible_to_runner_only if live else None,
         on_behalf_of_email=live.on_behalf_of_email if live else None,
-        extra=dedicated.wished(live.extra if live else {}, value.get("dedicated_worker")),
+        extra=dedicated.wished(
+            _with_concurrency(live.extra if live else {}, value), value.get("dedicated_worker")
+        ),
     )
+
+
+def _with_concurrency(extra: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    """These further settings with the concurrency limit that the editor holds; a draft of before it had one says nothing.
+
+    Raises BadRequest: it makes no sense.
+    """
+    wished = {name: extra.get(name) for name in CONCURRENCY if name not in value}
+    for name, least in (("concurrent_limit", 1), ("concurrency_time_window_s", 0)):
+        if name in value:
+            number = wished[name] = _number(value, name)
+            if number is not None and number < least:
+                raise BadRequest(f"{name} is {number}; expected {least} or more, or nothing")
+    if "concurrency_key" in value:
+        wished["concurrency_key"] = text_of(value, "concurrency_key").strip() or None
+    if wished["concurrent_limit"] is None and any(name in value for name in CONCURRENCY):
+        wished = {}  # nothing to be counted in a window or by a key
+    kept = {name: given for name, given in extra.items() if name not in CONCURRENCY}
+    return kept | {name: given for name, given in wished.items() if given is not None}
 
 
 def _number(value: dict[str, Any], name: str) -> int | None:

@@ -1,15 +1,17 @@
 """A script's own pages: what it is, how it was run lately, how to call it; its versions."""
 
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from jobs import drafts, listings, locks, run_list, scripts
+from jobs import dedicated, drafts, listings, locks, run_list, scripts
 from jobs.listings import JobFilters
 from jobs.markup import render_markdown
 from jobs.models import JobKind, Script
 from jobs.views import calling, lock_state
-from jobs.views.editor import draft_from, near_scripts, script_value
+from jobs.views.editor import CONCURRENCY, draft_from, near_scripts, script_value
 from jobs.views.moving import move_page
 from jobs.views.versions import MOST_VERSIONS, History, Version, versions_page
 from workspaces import pages
@@ -46,6 +48,7 @@ def script(request: HttpRequest, caller: Caller, path: str) -> HttpResponse:
         "draft": draft,
         "calls": calling.calls(caller, "script", path, found.schema),
         "versions": len(found.parent_hashes) + 1,
+        "dedicated_tag": dedicated.shown_tag(found.extra, found.workspace_id, found.path),
     }
     return render(request, "scripts/overview.html", context)
 
@@ -108,8 +111,13 @@ def _version(script: Script, *, whole: bool = False) -> Version:
         is_gone=script.deleted,
         text=script.content if whole else "",
         language=script.language,
-        settings={name: getattr(script, name) for name in _COMPARED} if whole else None,
+        settings=_settings(script) if whole else None,
     )
+
+
+def _settings(script: Script) -> dict[str, Any]:
+    limits = {name: script.extra.get(name) for name in CONCURRENCY}
+    return {name: getattr(script, name) for name in _COMPARED} | limits
 
 
 def _chosen(caller: Caller, path: str, hash_text: str | None) -> Script | None:

@@ -35,7 +35,7 @@ function read(field) {
     case "list": { const list = text.split(",").map((x) => x.trim()).filter(Boolean); return list.length ? list : null; }
     case "flag": return field.checked || null;
     case "lines": { const list = text.split("\n").map((x) => x.trim()).filter(Boolean); return list.length ? list : null; }
-    default: return field.dataset.setting === "tag" ? text || null : field.value;
+    default: return ["tag", "concurrency_key"].includes(field.dataset.setting) ? text || null : field.value;
   }
 }
 /** JSON with empty values alike and without the schema, which follows from the code: to see whether anything changed. */
@@ -302,7 +302,7 @@ $("see-other")?.addEventListener("click", () => {
 $("deploy").addEventListener("click", () => {
   if (name && !name.reportValidity()) return;
   const now = collect(), before = state.deployed || {};
-  const names = ["summary", "description", "language", "kind", "tag", "timeout", "priority", "envs", "labels", "dedicated_worker"];
+  const names = ["summary", "description", "language", "kind", "tag", "timeout", "priority", "envs", "labels", "dedicated_worker", "concurrent_limit", "concurrency_time_window_s", "concurrency_key"];
   const same = (a, b) => JSON.stringify(a || null) === JSON.stringify(b || null);
   const changes = state.deployed ? names.filter((k) => !same(now[k], before[k])) : [];
   $("deploy-settings").textContent = changes.length ? `Settings changed: ${changes.join(", ")}.` : state.deployed ? "" : "The first version of this script.";

@@ -253,6 +253,33 @@ def test_settings_that_the_editor_does_not_show_survive_it(call, alice):
     assert Script.objects.get(path="u/alice/kept", archived=False).extra == {"concurrent_limit": 2}
 
 
+def test_a_script_gets_a_concurrency_limit_and_loses_it_again(call, alice):
+    body = {"path": "u/alice/limited", "base": None}
+    limit = {"concurrent_limit": 2, "concurrency_time_window_s": 60, "concurrency_key": " gate-$args[x] "}
+    call("deploy", {**body, "value": {**value("def main(): 1"), **limit}})
+    first = Script.objects.get(path="u/alice/limited", archived=False)
+    none = {**limit, "concurrent_limit": None}
+    call("deploy", {**body, "base": first.hash_hex, "value": {**value("def main(): 2"), **none}})
+    second = Script.objects.get(path="u/alice/limited", archived=False)
+
+    assert (first.extra, second.extra) == ({**limit, "concurrency_key": "gate-$args[x]"}, {})
+
+
+@pytest.mark.parametrize(
+    ("wish", "says"),
+    [
+        ({"concurrent_limit": 0}, b"concurrent_limit is 0; expected 1 or more"),
+        ({"concurrent_limit": "two"}, b"concurrent_limit should be a whole number"),
+        ({"concurrent_limit": 1, "concurrency_time_window_s": -1}, b"expected 0 or more"),
+    ],
+)
+def test_a_concurrency_limit_that_makes_no_sense_is_refused(call, wish, says):
+    answer = call("deploy", {"path": "u/alice/a", "base": None, "value": {**value("def main(): 1"), **wish}})
+
+    assert answer.status_code == 400 and says in answer.content
+    assert not Script.objects.filter(path="u/alice/a").exists()
+
+
 def test_a_script_gets_a_dedicated_worker_and_loses_it_again(call, alice):
     body = {"path": "u/alice/warm", "base": None}
     call("deploy", {**body, "value": {**value("def main(): 1"), "dedicated_worker": True}})
