@@ -10,7 +10,7 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from jobs.models import WorkerPing
-from workers.fleet import dead_workers
+from workers.fleet import dead_workers, restarts
 from workers.groups import changes, configs, schema
 from workers.groups.changes import ShownChange
 from workers.models import Config
@@ -73,7 +73,20 @@ class GroupConfigAdmin(admin.ModelAdmin):
     readonly_fields = ("changes",)
     list_display = ("group", "tags", "says")
     search_fields = ("name",)
-    actions = None
+    actions = ("restart",)
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """Ours: a configuration is deleted on its page, by the function that everybody else calls."""
+        return {name: act for name, act in super().get_actions(request).items() if name != "delete_selected"}
+
+    @admin.action(description="Restart the group's workers, when they are done with what they run")
+    def restart(self, request: HttpRequest, rows: QuerySet[Config]) -> None:
+        carry_out(
+            request,
+            rows,
+            lambda by, row: restarts.restart(name=row.name.removeprefix(configs.PREFIX), actor=by),
+            done="told to restart",
+        )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Config]:
         return super().get_queryset(request).filter(name__startswith=configs.PREFIX)

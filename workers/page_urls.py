@@ -16,6 +16,7 @@ urlpatterns = [
     path(f"{_GROUP}/", groups.group, name="worker-group"),
     path(f"{_GROUP}/delete/", groups.delete_group, name="delete-worker-group"),
     path(f"{_GROUP}/clear-caches/", groups.clear_caches, name="clear-worker-caches"),
+    path(f"{_GROUP}/restart/", groups.restart_workers, name="restart-worker-group"),
     path(f"{_GROUP}/variables/", groups.reveal_variables, name="reveal-group-variables"),
     path(f"{_W}/tags/", tags.tag_list, name="custom-tags"),
     path(f"{_W}/tags/uses/", tags.tag_uses, name="custom-tag-uses"),

@@ -51,7 +51,7 @@ from workspaces import variables
 
 logger = logging.getLogger(__name__)
 
-_GROUP_CONFIG = "SELECT config FROM config WHERE name = %(name)s"
+_GROUP_CONFIG = "SELECT name, config FROM config WHERE name IN (%(config)s, %(restart)s)"
 _LEAVE = "DELETE FROM worker_ping WHERE worker = %(worker)s"
 
 
@@ -358,8 +358,10 @@ class PgJobQueue:
         return self._listener.on_group(callback)
 
     async def group_config(self, group: str) -> GroupConfig:
-        rows = await self._side.fetch(_GROUP_CONFIG, {"name": f"worker__{group}"})
-        return schema.read(rows[0][0]) if rows else GroupConfig()
+        names = {"config": schema.CONFIG_PREFIX + group, "restart": schema.RESTART_PREFIX + group}
+        rows = dict(await self._side.fetch(_GROUP_CONFIG, names))
+        config = schema.read(rows[names["config"]]) if names["config"] in rows else GroupConfig()
+        return replace(config, restart_asked_at=str(rows.get(names["restart"], "")))
 
     async def ping(self, report: WorkerReport) -> None:
         await self._side.fetch(sql.load("ping_worker"), asdict(report) | {"runtimes": Jsonb(report.runtimes)})

@@ -305,9 +305,8 @@ class Worker:
                 logger.exception("the new configuration of group=%s was not taken", self.options.group)
 
     async def _take_configuration(self, config: GroupConfig) -> None:
-        reasons = schema.restart_reasons(self.options.config, config)
-        if reasons:
-            self._leave_for(f"restarting to apply {', '.join(reasons)}", exit_code=RESTART_CODE)
+        if note := schema.restart_note(self.options.config, config):
+            self._leave_for(note, exit_code=RESTART_CODE)
             if self._state == "starting":
                 self._host_scripts.stop()
             return

@@ -14,7 +14,7 @@ class WorkerOptions:
     """Built from settings and the group's configuration (workers.setup), by hand in tests.
 
     A worker takes others while it runs when the group's configuration changes; `name`, `slots` and whatever makes it
-    start again (group_config.restart_reasons) stay.
+    start again (schema.restart_note) stay.
     """
 
     name: str

@@ -277,6 +277,7 @@ ROUTES: dict[str, Who] = {
     "configs/list_autoscaling_events/<worker_group>": Who.SUPERADMIN,
     "configs/native_kubernetes_autoscaling_healthcheck": Who.SUPERADMIN,
     "configs/list_available_python_versions": Who.ACCOUNT,
+    "settings/restart_worker_group/<worker_group>": Who.SUPERADMIN,
     "settings/critical_alerts": Who.SUPERADMIN,
     "settings/critical_alerts/<id>/acknowledge": Who.SUPERADMIN,
     "settings/critical_alerts/acknowledge_all": Who.SUPERADMIN,

@@ -1,4 +1,4 @@
-"""REST routes of worker groups: /api/configs/... (reference/worker.md section 1)."""
+"""REST routes of worker groups: /api/configs/... (reference/worker.md section 1), and having one start again."""
 
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from workers.fleet import live_workers
+from workers.fleet import live_workers, restarts
 from workers.groups import configs, schema
 from workspaces.api.base import InstanceView
 from workspaces.api.fields import TEXT_OK, JsonObject, Name, Shape
@@ -102,6 +102,16 @@ class ListPythonVersions(ConfigsView):
     @extend_schema(operation_id="listAvailablePythonVersions", tags=["config"], responses={200: list[str]})
     def get(self, request: Request) -> Response:
         return Response(live_workers.python_versions())
+
+
+class RestartWorkerGroup(InstanceView):
+    """Have the workers of a group finish what they run and start again. For superadmins and devops."""
+
+    domain = "settings"
+
+    @extend_schema(operation_id="restartWorkerGroup", tags=["setting"], request=None, responses=TEXT_OK)
+    def post(self, request: Request, worker_group: str) -> HttpResponse:
+        return text(restarts.told(worker_group, restarts.restart(name=worker_group, actor=self.identity)))
 
 
 def _group(name: str) -> str:

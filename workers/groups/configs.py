@@ -23,7 +23,7 @@ from workspaces.access import Identity
 from workspaces.errors import BadRequest, Conflict, NotFound
 from workspaces.models import ActionKind, AuditEntry
 
-PREFIX = "worker__"
+PREFIX = schema.CONFIG_PREFIX
 MAX_NAME = 60  # characters; the name becomes a part of each worker's
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _LONGEST_AUDITED = 4000  # characters of one value in the audit log

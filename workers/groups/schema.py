@@ -17,6 +17,8 @@ from workspaces.job_limits import NOTHING, AskedLimits, limits_from_json
 from workspaces.jsontext import check_storable
 
 MAX_TAG = 255  # characters
+# The table `config` holds by name what a group is configured to, and when its workers were last told to start again.
+CONFIG_PREFIX, RESTART_PREFIX = "worker__", "restart__"
 MAX_ITEMS = 1000  # of a list or an object
 MAX_SCRIPT = 1_000_000  # characters of an init or periodic script
 MAX_TEXT = 100_000  # characters of one variable's value
@@ -59,6 +61,7 @@ class GroupConfig:
     min_alive_workers: int | None = None  # fewer are an alert
     job_limits: AskedLimits = NOTHING
     network: str = ""  # "none": jobs have no network
+    restart_asked_at: str = ""  # when they were last told to start again
     # Sentences on what it says and cannot be followed: somebody wrote it by hand.
     problems: Sequence[str] = ()
 
@@ -144,6 +147,13 @@ def restart_reasons(old: GroupConfig, new: GroupConfig) -> list[str]:
         for shown, name in _RESTARTING.items()
         if _comparable(getattr(old, name)) != _comparable(getattr(new, name))
     ]
+
+
+def restart_note(old: GroupConfig, new: GroupConfig) -> str:
+    """Why a worker that follows `old` has to start again for `new`, for people; "" when it need not."""
+    if reasons := restart_reasons(old, new):
+        return f"restarting to apply {', '.join(reasons)}"
+    return "restarting, as its group was told to" if new.restart_asked_at != old.restart_asked_at else ""
 
 
 def warnings(config: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from jobs.models import Language
-from workers.fleet import live_workers, worker_list
+from workers.fleet import live_workers, restarts, worker_list
 from workers.groups import changes, configs, schema
 from workers.groups.changes import ShownChange
 from workers.views.group_form import GroupForm
@@ -200,6 +200,14 @@ def clear_caches(request: HttpRequest, caller: Caller, name: str) -> HttpRespons
     """/w/<workspace>/workers/groups/<name>/clear-caches/."""
     configs.clear_caches(name=name, actor=caller.identity)
     pages.say(request, f"The workers of group {name} clear their caches: they start again when they are done")
+    return pages.go(request, group_url(caller, name))
+
+
+@require_POST
+@workspace_page
+def restart_workers(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
+    """/w/<workspace>/workers/groups/<name>/restart/."""
+    pages.say(request, restarts.told(name, restarts.restart(name=name, actor=caller.identity)))
     return pages.go(request, group_url(caller, name))
 
 
