@@ -1,7 +1,7 @@
 """The instance's custom tags: who uses them, which workers take them, and changing one without losing another."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,6 +29,10 @@ class ShownTag:
     worker_count: int  # live workers that take it; of a tag with variable parts: one like it
     worker_groups: tuple[str, ...]  # theirs
 
+    def matches(self, search: str) -> bool:
+        """Whether its entry holds `search` (lower case): the tag, or a workspace that it is kept for."""
+        return search in self.tag.text.lower()
+
     @property
     def is_variable(self) -> bool:
         """Whether the tag of a job is only known when it is run."""
@@ -50,10 +54,17 @@ def list_tags() -> list[ShownTag]:
     names = [tag.name for tag in tags]
     scripts = _count(Script.objects.filter(archived=False, deleted=False, tag__in=names).values_list("tag"))
     flows = _flows_by_tag(names)
-    live = list(live_workers.live().values_list("worker_group", "custom_tags"))
+    groups_by_tag: defaultdict[str, list[tuple[str, str]]] = defaultdict(
+        list
+    )  # live workers with their group
+    for worker, group, taken in live_workers.live().values_list("worker", "worker_group", "custom_tags"):
+        for name in set(taken):
+            groups_by_tag[name].append((worker, group))
     shown = []
     for tag in tags:
-        groups = [group for group, taken in live if any(map(_pattern(tag.name).fullmatch, taken))]
+        alike = filter(_pattern(tag.name).fullmatch, groups_by_tag) if "$" in tag.name else [tag.name]
+        takers = dict(pair for name in alike for pair in groups_by_tag.get(name, ()))
+        groups = list(takers.values())
         shown.append(
             ShownTag(
                 tag=tag,

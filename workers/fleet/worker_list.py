@@ -1,5 +1,7 @@
 """What the workers page shows: groups, workers as they last reported, and the queue of each tag."""
 
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -64,6 +66,11 @@ class ShownWorker:
     @property
     def takes_jobs(self) -> bool:
         return self.health in ("live", "late", "starting")
+
+    def matches(self, search: str) -> bool:
+        """Whether its name, its host or one of its tags holds `search` (lower case)."""
+        texts = (self.ping.worker, self.ping.worker_instance, *self.ping.custom_tags)
+        return any(search in text.lower() for text in texts)
 
     def takes(self, tag: str) -> bool:
         """Whether jobs of `tag` come here; the tag of a language it lacks the tool for is listed, but not taken."""
@@ -132,7 +139,19 @@ class ShownGroup:
 
     @property
     def gone_count(self) -> int:
-        return sum(worker.health == "gone" for worker in self.workers)
+        return self.count("gone")
+
+    @property
+    def failed_count(self) -> int:
+        return self.count("failed")
+
+    def count(self, health: str) -> int:
+        """How many of its workers are in this state."""
+        return sum(worker.health == health for worker in self.workers)
+
+    def matches(self, search: str) -> bool:
+        """Whether its name, or something that one of its workers is found by, holds `search` (lower case)."""
+        return search in self.name.lower() or any(worker.matches(search) for worker in self.workers)
 
     @property
     def slots(self) -> int:
@@ -182,12 +201,11 @@ def overview(caller: Caller) -> Overview:
         )
     queue = _queue_by_tag(None if caller.is_super_admin else caller.workspace_id)
     live = [worker for group in shown.values() for worker in group.workers if worker.takes_jobs]
+    takers = _takers(live, {row.tag for row in queue})
     for row in queue:
-        for group in shown.values():
-            takers = sum(worker.takes(row.tag) for worker in group.workers)
-            row.workers += takers
-            if takers:
-                group.waiting += row.waiting
+        row.workers = takers[row.tag].total()
+        for name in takers[row.tag]:
+            shown[name].waiting += row.waiting
         if not row.workers and (missing := missing_tool(row.tag, (worker.ping.runtimes for worker in live))):
             row.missing, row.install = missing
     in_order = sorted(shown.values(), key=lambda group: group.name)
@@ -211,6 +229,16 @@ def dedicated_entries(search: str, *, limit: int = 20) -> list[str]:
         pairs = rows.order_by("workspace_id", "path").values_list("workspace_id", "path")[:limit]
         found += [str(dedicated.Dedicated(workspace_id, path, is_flow)) for workspace_id, path in pairs]
     return found[:limit]
+
+
+def _takers(live: Iterable[ShownWorker], wanted: set[str]) -> defaultdict[str, Counter[str]]:
+    """For each tag how many workers of which group take it."""
+    takers: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for worker in live:
+        for tag in wanted.intersection(worker.ping.custom_tags):
+            if worker.takes(tag):
+                takers[tag][worker.ping.worker_group] += 1
+    return takers
 
 
 def _is_missing(ping: WorkerPing, language: str) -> bool:

@@ -28,6 +28,8 @@ _RULES = {
     "except": "In every workspace but those below",
 }
 _MOST_SUGGESTED = 500
+_PAGE_SIZE = 50  # rows, before somebody asks for all
+_LONGEST_SEARCH = 100  # characters
 
 
 class TagForm(PageForm):
@@ -69,12 +71,20 @@ def _list_url(caller: Caller) -> str:
 @require_safe
 @workspace_page
 def tag_list(request: HttpRequest, caller: Caller) -> HttpResponse:
-    """/w/<workspace>/workers/tags/: all tags for those who run the instance, the workspace's own for others."""
+    """/w/<workspace>/workers/tags/?q=&all=: all tags for those who run the instance, the workspace's own for others."""
+    tags = custom_tags.list_tags() if operates(caller) else []
+    search = request.GET.get("q", "").strip()[:_LONGEST_SEARCH].lower()
+    found = [row for row in tags if row.matches(search)]
+    limit = len(found) if request.GET.get("all") else _PAGE_SIZE
     context = {
         "caller": caller,
         "operates": operates(caller),
         "may_write": caller.is_super_admin,
-        "tags": custom_tags.list_tags() if operates(caller) else [],
+        "has_tags": bool(tags),
+        "is_large": len(tags) > _PAGE_SIZE,
+        "tags": found[:limit],
+        "more": max(0, len(found) - limit),
+        "search": search,
         "usable": job_tags.custom_tags_for(caller.workspace_id),
         "list_url": _list_url(caller),
         "drawer": None,

@@ -88,3 +88,18 @@ def test_the_editor_suggests_the_tags_of_its_workspace(root: Identity) -> None:
     page = browser("ann@example.com").get("/w/acme/scripts/new/?language=bash").content.decode()
 
     assert '<option value="gpu">' in page and "hush" not in page
+
+
+def test_of_many_tags_some_are_shown_and_all_are_found(root: Identity) -> None:
+    for number in range(60):
+        custom_tags.add(parse(f"rack-{number}" + ("(umbra)" if number == 55 else "")), actor=root)
+    client = browser("root@example.com")
+
+    first = client.get(PAGE)
+    assert [row.tag.name for row in first.context["tags"][:3]] == ["gpu", "hush", "rack-0"]
+    assert (len(first.context["tags"]), first.context["more"]) == (50, 12)
+
+    assert [row.tag.name for row in client.get(PAGE + "?q=RACK-59").context["tags"]] == ["rack-59"]
+    assert [row.tag.name for row in client.get(PAGE + "?q=umbra").context["tags"]] == ["hush", "rack-55"]
+    assert len(client.get(PAGE + "?all=1").context["tags"]) == 62
+    assert b"No tag matches" in client.get(PAGE + "?q=zzz").content
