@@ -44,6 +44,11 @@ def is_dedicated(extra: Mapping[str, Any]) -> bool:
     return extra.get("dedicated_worker") is True
 
 
+def shown_tag(extra: Mapping[str, Any], workspace_id: str, path: str, *, is_flow: bool = False) -> str:
+    """The tag of its jobs, for its page; "" without a dedicated worker."""
+    return Dedicated(workspace_id, path, is_flow).tag if is_dedicated(extra) else ""
+
+
 def wished(extra: Mapping[str, Any], wish: Any) -> dict[str, Any]:
     """These further settings with a dedicated worker (`wish` is true) or without one (false or None).
 

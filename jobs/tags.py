@@ -42,6 +42,12 @@ DEFAULT_TAGS = [
     "flow",
     "other",
 ]
+TAG_FORM = (
+    f"at most {MAX_TAG} characters, no comma, no $, no parentheses (which workspaces may use a tag is said in the "
+    "instance's custom tags), no blanks around it"
+)
+# Workers name their tags in a list with commas; parentheses and $ have a meaning of their own.
+_NOT_IN_TAGS = re.compile(r"[\x00-\x1f\x7f,()$]")
 _ARGUMENT = re.compile(r"\$args\[([^\]]*)\]")
 _SETTINGS = ("default_tags_per_workspace", "default_tags_workspaces", grammar.SETTING)
 _SETTINGS_AGE_S = 5.0  # how long a change of these settings may take to reach every server
@@ -53,13 +59,12 @@ def choose_tag(*, workspace_id: str, asked: str | None, language: str, args: dic
     """The tag of a new job: the one asked for (by the run, else by the script), else the language's own.
 
     In a tag asked for, `$workspace` and `$args[a.b]` stand for the workspace id and the value of an argument.
-    Raises BadRequest: too long, or reserved for other workspaces.
+    Raises BadRequest: no worker can listen to it, or it is reserved for other workspaces.
     """
     if asked:
         tag = interpolate(asked, workspace_id=workspace_id, args=args)
-        if len(tag) > MAX_TAG or "\x00" in tag:
-            raise BadRequest(f"tag {tag[:40]!r} is longer than {MAX_TAG} characters")
         if tag:
+            _require_tag(tag, asked)
             _require_available(tag, workspace_id)
             return tag
     tag = "nativets" if language == "bunnative" else language
@@ -104,12 +109,31 @@ def custom_tags_for(workspace_id: str) -> list[str]:
 
 
 def require_available(asked: str | None, workspace_id: str) -> None:
-    """Raises BadRequest when a tag of a script or flow can never be asked for in this workspace.
+    """Raises BadRequest when a tag of a script or flow can never be asked for in this workspace, or by anybody.
 
     What depends on the arguments of a run is decided when they are known (`choose_tag`).
     """
-    if asked and not _ARGUMENT.search(asked):
-        _require_available(interpolate(asked, workspace_id=workspace_id, args={}), workspace_id)
+    if not asked:
+        return
+    depends_on_arguments = _ARGUMENT.search(asked) is not None
+    tag = interpolate(_ARGUMENT.sub("x", asked), workspace_id=workspace_id, args={})
+    _require_tag(tag, asked)
+    if not depends_on_arguments:
+        _require_available(tag, workspace_id)
+
+
+def is_tag(text: str) -> bool:
+    """Whether a worker can listen to it (TAG_FORM says what that takes)."""
+    return 0 < len(text) <= MAX_TAG and text == text.strip() and not _NOT_IN_TAGS.search(text)
+
+
+def _require_tag(tag: str, asked: str) -> None:
+    if not is_tag(tag):
+        became = "" if tag == asked else f", which becomes {tag[:60]!r},"
+        raise BadRequest(
+            f"no worker can listen to tag {asked[:60]!r}{became}; expected {TAG_FORM}; $workspace and $args[name] may "
+            "be in it"
+        )
 
 
 def _require_available(tag: str, workspace_id: str) -> None:

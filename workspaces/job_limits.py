@@ -103,7 +103,7 @@ def limits_from_json(value: Any) -> AskedLimits:
         try:
             asked[kind.field] = kind.checked(
                 said * MB if kind.is_size else said,
-                lambda bound, kind=kind: f"{bound / MB if kind.is_size else bound:g}",  # type: ignore[misc]
+                lambda bound, kind=kind: f"{bound / MB if kind.is_size else bound:,.10g}",  # type: ignore[misc]
             )
         except ValueError as error:
             raise ValueError(f"job_limits.{name} is {_shown(said)}; it {error}") from None

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from jobs import drafts, flow_runs, listings, run_list
+from jobs import dedicated, drafts, flow_runs, listings, run_list
 from jobs.flows import deployed
 from jobs.flows.importing import flow_from_text
 from jobs.flows.text import MAX_CHARS, to_yaml
@@ -55,6 +55,7 @@ def flow(request: HttpRequest, caller: Caller, path: str) -> HttpResponse:
         "calls": calling.calls(caller, "flow", path, version.schema),
         "versions": deployed.history(caller, path).count(),
         "dependencies": _dependencies(version),
+        "dedicated_tag": dedicated.shown_tag(found.extra, found.workspace_id, found.path, is_flow=True),
     } | _about(version.value)
     return render(request, "flows/overview.html", context)
 

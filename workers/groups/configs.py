@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import transaction
 
-from jobs import wakeups
+from jobs import dedicated, wakeups
 from jobs.models import Flow, Script
 from workers.groups import schema
 from workers.groups.schema import Difference
@@ -115,7 +115,7 @@ def _change(name: str, wanted: dict[str, Any], differences: list[Difference]) ->
         name=name,
         config=wanted,
         differences=differences,
-        warnings=[*schema.warnings(wanted), *_missing_runnables(wanted)],
+        warnings=[*schema.warnings(wanted), *_idle_runnables(wanted)],
     )
 
 
@@ -230,8 +230,8 @@ def _shortened(value: Any) -> Any:
     return value
 
 
-def _missing_runnables(config: Mapping[str, Any]) -> list[str]:
-    """Sentences on dedicated scripts and flows that do not exist. They may come later: clients push in any order."""
+def _idle_runnables(config: Mapping[str, Any]) -> list[str]:
+    """Sentences on dedicated scripts and flows that bring no jobs. They may later: clients push in any order."""
     said = []
     wanted = [config.get("dedicated_worker") or "", *(config.get("dedicated_workers") or ())]
     for entry in dict.fromkeys(filter(None, wanted)):
@@ -240,8 +240,14 @@ def _missing_runnables(config: Mapping[str, Any]) -> list[str]:
         rows = model._default_manager.filter(
             workspace_id=workspace_id, path=path.removeprefix("flow/"), archived=False
         )
-        if not rows.exists():
+        held = rows.values_list("extra", flat=True).first()
+        if held is None:
             said.append(
                 f"dedicated {what} {entry} does not exist yet: its workers have nothing to do until it is deployed"
+            )
+        elif not dedicated.is_dedicated(held):
+            said.append(
+                f"{what} {entry} has no dedicated worker, so its jobs do not come to this group: set dedicated_worker "
+                "on it and deploy it"
             )
     return said

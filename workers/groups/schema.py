@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from jobs import dedicated
+from jobs import dedicated, tags
 from workspaces.errors import BadRequest
 from workspaces.job_limits import NOTHING, AskedLimits, limits_from_json
 from workspaces.jsontext import check_storable
 
-MAX_TAG = 255  # characters
+MAX_NAME = 255  # characters of a variable's or a package's name
 # The table `config` holds by name what a group is configured to, and when its workers were last told to start again.
 CONFIG_PREFIX, RESTART_PREFIX = "worker__", "restart__"
 MAX_ITEMS = 1000  # of a list or an object
@@ -26,7 +26,6 @@ LEAST_INTERVAL_S, LONGEST_INTERVAL_S = 60, 31_536_000  # between runs of the per
 MOST_PRIORITY = 255
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NOT_IN_TAGS = re.compile(r"[\x00-\x1f\x7f,()$]")
 # The name of a distribution as PEP 508 has it, perhaps with the version that the host has.
 _REQUIREMENT = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._, -]*\])?\s*(?:[<>=!~].*)?"
@@ -168,11 +167,11 @@ def warnings(config: Mapping[str, Any]) -> list[str]:
         for name in config.get("env_vars_static") or {}
         if name.startswith("WM_") or name in ("BASE_URL", "BASE_INTERNAL_URL")
     ]
-    tags = config.get("worker_tags") or []
+    listed = config.get("worker_tags") or []
     said += [
         f"priority_tags.{tag} has no effect: {tag} is not in worker_tags"
         for tag in config.get("priority_tags") or {}
-        if tags and tag not in tags
+        if listed and tag not in listed
     ]
     if config.get("init_bash") and not config["init_bash"].strip():
         said.append("init_bash holds blanks only: no init script runs")
@@ -204,11 +203,8 @@ def check_tag(value: object, where: str) -> None:
     """A tag that a worker can listen to. Raises BadRequest."""
     if not isinstance(value, str):
         raise BadRequest(f"{where} is {_kind(value)}; expected a tag, such as gpu")
-    if not value or len(value) > MAX_TAG or value != value.strip() or _NOT_IN_TAGS.search(value):
-        raise BadRequest(
-            f"{where} is {value[:60]!r}; expected a tag: at most {MAX_TAG} characters, no comma, no $, no parentheses "
-            "(which workspaces may use a tag is said in the instance's custom tags), no blanks around it"
-        )
+    if not tags.is_tag(value):
+        raise BadRequest(f"{where} is {value[:60]!r}; expected a tag: {tags.TAG_FORM}")
 
 
 def check_dedicated(value: object, where: str) -> None:
@@ -278,7 +274,7 @@ def _dedicated_or_nothing(value: object, where: str) -> None:
 
 
 def _variable_name(value: object, where: str) -> None:
-    if not isinstance(value, str) or len(value) > MAX_TAG or not _VARIABLE.fullmatch(value):
+    if not isinstance(value, str) or len(value) > MAX_NAME or not _VARIABLE.fullmatch(value):
         shown = repr(value[:60]) if isinstance(value, str) else _kind(value)
         raise BadRequest(
             f"{where} is {shown}; expected the name of a variable: letters, digits and _, no digit first"
@@ -296,7 +292,7 @@ def _absolute_path(value: object, where: str) -> None:
 
 
 def _requirement(value: object, where: str) -> None:
-    if not isinstance(value, str) or len(value) > MAX_TAG or not _REQUIREMENT.fullmatch(value):
+    if not isinstance(value, str) or len(value) > MAX_NAME or not _REQUIREMENT.fullmatch(value):
         shown = repr(value[:60]) if isinstance(value, str) else _kind(value)
         raise BadRequest(f"{where} is {shown}; expected the name of a Python package, such as numpy")
 

@@ -139,7 +139,7 @@ class GroupForm(PageForm):
     priority_tags = RanksField(
         noun="tag",
         label="Priority of tags",
-        help_text="1 to 100. Jobs with the tag of the highest number come first, whatever their own priority is.",
+        help_text="1 to 255. Jobs with the tag of the highest number come first, whatever their own priority is.",
     )
     dedicated_workers = LinesField(
         noun="script or flow",

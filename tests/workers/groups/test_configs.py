@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from django.db import connection, transaction
 
-from jobs import wakeups
-from tests.tenancy import make_account, make_workspace
+from jobs import scripts, wakeups
+from tests.tenancy import enter, make_account, make_workspace
 from workers.groups import configs
 from workers.models import Config
 from workspaces.access import Identity
@@ -121,6 +121,22 @@ def test_a_dedicated_script_that_does_not_exist_is_reported() -> None:
     assert change.warnings == [
         "dedicated script acme:f/team/nowhere does not exist yet: its workers have nothing to do until it is deployed",
         "dedicated flow acme:flow/f/team/nowhere does not exist yet: its workers have nothing to do until it is deployed",
+    ]
+
+
+def test_a_script_that_is_not_marked_dedicated_is_reported() -> None:
+    ada = enter(make_workspace("acme", admin="ada@example.com"), "ada@example.com")
+    for path, extra in (("u/ada/plain", {}), ("u/ada/warm", {"dedicated_worker": True})):
+        draft = scripts.ScriptDraft(path=path, content="def main(): pass", language="python3", extra=extra)
+        scripts.deploy_script(ada, draft)
+
+    change = configs.preview(
+        name="gpu", config={"dedicated_workers": ["acme:u/ada/plain", "acme:u/ada/warm"]}, actor=ROOT
+    )
+
+    assert change.warnings == [
+        "script acme:u/ada/plain has no dedicated worker, so its jobs do not come to this group: set dedicated_worker "
+        "on it and deploy it"
     ]
 
 
