@@ -1,5 +1,6 @@
 """Windows on worker groups and workers. A group's configuration is written by the function that everybody else calls."""
 
+import json
 from typing import Any
 
 from django import forms
@@ -21,8 +22,23 @@ from workspaces.middleware import identify_or_raise
 SHOWN_CHANGES = 20
 
 
+class IndentedJSONField(forms.JSONField):
+    """JSON that people read and change: an entry a line."""
+
+    widget = forms.Textarea(attrs={"rows": 24, "cols": 100, "spellcheck": "false"})
+
+    def prepare_value(self, value: Any) -> Any:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+
+
 class GroupConfigForm(forms.ModelForm):
-    """The configuration as JSON, checked like everywhere."""
+    """The configuration as JSON, checked like everywhere. Values of variables are not in the page."""
+
+    config = IndentedJSONField(
+        required=False,
+        help_text=f"Its fields: docs/worker-groups.md. Values of env_vars_static are hidden: {schema.HIDDEN} keeps the "
+        "one that is there. The page of the group shows them.",
+    )
 
     group = forms.CharField(max_length=configs.MAX_NAME, help_text="As WORKER_GROUP names it.")
     seen = forms.CharField(widget=forms.HiddenInput, required=False)  # what the change was made from
@@ -34,7 +50,8 @@ class GroupConfigForm(forms.ModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         is_new = self.instance._state.adding
-        self.fields["config"].required = False
+        if not is_new:
+            self.initial["config"] = schema.hide_variables(_config(self.instance) or {})
         self.fields["seen"].initial = "" if is_new else configs.fingerprint(_config(self.instance))
         self.fields["group"].initial = "" if is_new else self.instance.name.removeprefix(configs.PREFIX)
         self.fields["group"].disabled = not is_new
@@ -49,7 +66,8 @@ class GroupConfigForm(forms.ModelForm):
     def clean_config(self) -> dict[str, Any]:
         try:
             given = self.cleaned_data["config"]
-            return schema.checked({} if given is None else given)
+            config = schema.checked({} if given is None else given)
+            return schema.keep_hidden(config, None if self.instance._state.adding else _config(self.instance))
         except DomainError as exc:
             raise forms.ValidationError(exc.message) from exc
 

@@ -10,7 +10,7 @@ from django.test import Client
 
 from jobs.models import WorkerPing
 from tests.tenancy import identity, make_account, make_workspace, token_for
-from workers.groups import configs
+from workers.groups import configs, schema
 from workers.models import Config
 from workspaces.models import AuditEntry
 
@@ -50,6 +50,23 @@ def test_a_group_is_added_and_changed_like_everywhere_and_the_changes_are_told(r
     kinds = AuditEntry.objects.filter(operation="worker_config.update", email="root@example.com")
     assert sorted(kinds.values_list("action_kind", flat=True)) == ["create", "update"]
     assert "root@example.com: Tags: added big" in root.get(f"{LIST}worker__gpu/change/").content.decode()
+
+
+def test_values_of_variables_are_not_in_the_page_and_are_kept(root: Client) -> None:
+    configure("gpu", env_vars_static={"TOKEN": "s3cret", "REGION": "eu"})
+
+    page = root.get(f"{LIST}worker__gpu/change/")
+    shown = json.loads(page.context["adminform"].form["config"].value())
+    assert shown == {"env_vars_static": {"TOKEN": schema.HIDDEN, "REGION": schema.HIDDEN}}
+    assert b"s3cret" not in page.content
+
+    shown["env_vars_static"] |= {"REGION": "us", "STAGE": "test"}
+    root.post(f"{LIST}worker__gpu/change/", {"config": json.dumps(shown), "seen": seen(root, "gpu")})
+    assert configs.get("gpu") == {"env_vars_static": {"TOKEN": "s3cret", "REGION": "us", "STAGE": "test"}}
+
+    shown["env_vars_static"]["NEW"] = schema.HIDDEN
+    answer = root.post(f"{LIST}worker__gpu/change/", {"config": json.dumps(shown), "seen": seen(root, "gpu")})
+    assert b"env_vars_static.NEW is ********" in answer.content
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,35 @@ def without_secrets(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in shown.items() if name in FIELDS and name not in names_paths}
 
 
+def hide_variables(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with HIDDEN for each value of a variable, to be changed and given to `keep_hidden`."""
+    held = config.get("env_vars_static")
+    return (
+        {**config, "env_vars_static": dict.fromkeys(held, HIDDEN)} if isinstance(held, dict) else dict(config)
+    )
+
+
+def keep_hidden(config: dict[str, Any], held: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A `checked` configuration in which HIDDEN stands for the value that the variable has in `held`.
+
+    Raises BadRequest: it has none.
+    """
+    given = config.get("env_vars_static") or {}
+    there = (held or {}).get("env_vars_static")
+    there = there if isinstance(there, Mapping) else {}
+    for name, value in given.items():
+        if value == HIDDEN and name not in there:
+            raise BadRequest(
+                f"env_vars_static.{name} is {HIDDEN}, which stands for the value that it has; it has none yet: say one"
+            )
+    if HIDDEN not in given.values():
+        return config
+    return {
+        **config,
+        "env_vars_static": {name: there[name] if value == HIDDEN else value for name, value in given.items()},
+    }
+
+
 HIDDEN = "********"
 
 # --- what each field may hold -----------------------------------------------------------------------------------------
