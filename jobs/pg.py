@@ -1,12 +1,12 @@
 """Connections to PostgreSQL outside Django's ORM, as the listener and the worker open theirs; prepared statements."""
 
+import contextlib
 import functools
 import logging
 from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import django.db
 import psycopg
 from django.conf import settings
 from django.db import connection
@@ -23,20 +23,8 @@ _PATIENCE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
+NOTIFY = "SELECT pg_notify(%(channel)s, %(payload)s)"
 _BACKEND = "SELECT pg_backend_pid()"
-# SQLSTATEs of errors that pass although psycopg does not count them among the operational ones.
-_PASSING = frozenset(
-    {
-        "25006",  # read-only: a standby, or a primary that is about to become one
-        "42501",  # a right was taken from our account: nothing is wrong with what we write
-        "26000",  # a prepared statement is not there: somebody put a pooler in between, or said DEALLOCATE
-        "42P05",  # the same: it is another client's
-    }
-)
-_TOO_COMPLEX = (
-    "54"  # the class of errors that psycopg counts among the operational ones, and that do not pass
-)
-
 # Whether each of Django's connections reaches the server itself; asked once.
 _direct: "WeakKeyDictionary[psycopg.Connection[Any], bool]" = WeakKeyDictionary()
 
@@ -49,28 +37,6 @@ def connection_parameters(url: str, *, application_name: str) -> dict[str, Any]:
 def is_pooled() -> bool:
     """Whether DATABASE_URL is likely a transaction-mode pooler: nothing may outlive a transaction there."""
     return bool(settings.DATABASE_DIRECT_URL != settings.DATABASE_URL)
-
-
-def is_away(error: Exception) -> bool:
-    """Whether the database could not do at this time what may work later, unchanged: it is gone, starting, full, locked,
-    read-only. False: it refuses the statement or its values. Knows errors of psycopg and of django.db.
-    """
-    if isinstance(error, django.db.Error) and isinstance(error.__cause__, psycopg.Error):
-        error = error.__cause__
-    if isinstance(error, psycopg.Error):
-        if error.sqlstate in _PASSING:
-            return True
-        if error.sqlstate is not None and error.sqlstate.startswith(_TOO_COMPLEX):
-            return False
-    return isinstance(
-        error,
-        (
-            psycopg.OperationalError,
-            psycopg.InterfaceError,
-            django.db.OperationalError,
-            django.db.InterfaceError,
-        ),
-    )
 
 
 async def is_direct(connection: psycopg.AsyncConnection[Any]) -> bool:
@@ -98,6 +64,17 @@ def warn_of_pooler() -> None:
     )
 
 
+def _raw() -> psycopg.Connection[Any]:
+    """Django's connection without Django, ready for statements that ask to be prepared."""
+    connection.ensure_connection()
+    raw: psycopg.Connection[Any] = connection.connection
+    if not is_pooled():
+        with connection.wrap_database_errors:
+            if not _is_direct(raw):
+                warn_of_pooler()
+    return raw
+
+
 class _PreparedCursor(psycopg.Cursor[Any]):
     def execute(self, query: Any, params: Any = None, **options: Any) -> "_PreparedCursor":
         return super().execute(query, params, prepare=True, **options)
@@ -109,13 +86,40 @@ def execute_prepared(statement: str, parameters: Mapping[str, Any]) -> int:
     Each connection parses and plans it once: of a large statement that is most of its time. Behind a pooler nothing is
     prepared: the next statement may meet another server process. Raises django.db's errors.
     """
-    connection.ensure_connection()
-    raw: Any = connection.connection
-    if not is_pooled():
-        with connection.wrap_database_errors:
-            if not _is_direct(raw):
-                warn_of_pooler()
+    raw = _raw()
     prepare: Any = connection._prepare_cursor  # type: ignore[attr-defined]  # Django's own: errors, debugging, transactions
     with prepare(_PreparedCursor(raw)) as cursor:
         cursor.execute(statement, parameters)
         return int(cursor.rowcount)
+
+
+def can_notify_at_once() -> bool:
+    """Whether `execute_and_notify` may be used: there is no transaction of a caller, and no pooler."""
+    if connection.in_atomic_block or not connection.get_autocommit() or is_pooled():
+        return False
+    return _is_direct(_raw())
+
+
+def execute_and_notify(statement: str, parameters: Mapping[str, Any], *, channel: str, payload: str) -> int:
+    """What `execute_prepared` does, with a notification right behind it: all sent at once, so in one round trip.
+
+    In two transactions, because NOTIFY takes a lock of the whole database while its own one commits. It is sent, for
+    nothing, also when the statement concerned no row. Raises django.db's errors, of the statement alone.
+    """
+    raw = _raw()
+    cursor, end, others = psycopg.Cursor(raw), psycopg.Cursor(raw), psycopg.Cursor(raw)
+    with connection.wrap_database_errors:
+        try:
+            with raw.pipeline():
+                others.execute("BEGIN", prepare=True)
+                cursor.execute(statement, parameters, prepare=True)
+                end.execute("COMMIT", prepare=True)
+                others.execute(NOTIFY, {"channel": channel, "payload": payload}, prepare=True)
+        except psycopg.Error as error:
+            if end.statusmessage == "COMMIT":
+                logger.warning("notification not sent channel=%s: %s", channel, error)
+                return cursor.rowcount
+            with contextlib.suppress(psycopg.Error):  # of a connection that is lost
+                raw.rollback()
+            raise
+    return cursor.rowcount

@@ -200,9 +200,16 @@ def push_job(request: JobRequest) -> UUID:
     if not 0 <= request.priority <= MAX_PRIORITY:
         raise BadRequest(f"priority is {request.priority}; expected 0 to {MAX_PRIORITY}")
     parameters = push_parameters(request)
-    if pg.execute_prepared(sql.load("push"), parameters) == 0:
+    is_due = request.scheduled_for is None and not request.scheduled_in_s
+    if is_due and pg.can_notify_at_once() and wakeups.may_send(request.tag):
+        channel, payload = wakeups.QUEUE_CHANNEL, request.tag
+        count = pg.execute_and_notify(sql.load("push"), parameters, channel=channel, payload=payload)
+        is_due = False  # as far as hints go
+    else:
+        count = pg.execute_prepared(sql.load("push"), parameters)
+    if count == 0:
         raise JobIdTaken(f"job id {parameters['id']} is taken; choose another or leave it out")
-    if request.scheduled_for is None and not request.scheduled_in_s:
+    if is_due:
         wakeups.job_queued(request.tag)
     job_id: UUID = parameters["id"]
     logger.info(

@@ -15,11 +15,12 @@ from uuid import UUID
 
 from django.db import OperationalError, connection, transaction
 
+from jobs.pg import NOTIFY
+
 QUEUE_CHANNEL = "wm_queue"
 JOB_CHANNEL = "wm_job"
 CANCEL_CHANNEL = "wm_cancel"
 GROUP_CHANNEL = "wm_group"
-NOTIFY = "SELECT pg_notify(%(channel)s, %(payload)s)"
 
 # A worker that was woken looks for all its tags and keeps looking while it finds work, so a second hint within this
 # time adds nothing but load. Short against any poll, long against a burst of pushes.
@@ -37,6 +38,15 @@ def job_queued(tag: str) -> None:
     Within THROTTLE_S of the last hint this one is postponed, not dropped: the worker may have looked already.
     """
     transaction.on_commit(lambda: _send_throttled(tag), robust=True)
+
+
+def may_send(tag: str) -> bool:
+    """Whether a hint for `tag` may go out at this moment. It counts as sent: whoever asks sends it."""
+    with _lock:
+        if time.monotonic() < _last_sent.get(tag, 0.0) + THROTTLE_S:
+            return False
+        _last_sent[tag] = time.monotonic()
+        return True
 
 
 def _send_throttled(tag: str) -> None:
