@@ -68,7 +68,7 @@ class Exchange:
 
     claims: list[NarrowClaim]
     lost: set[UUID]  # whose leases were over: their results were dropped
-    default_timeout_s: int | None  # the instance's default for jobs that say nothing
+    default_timeout_s: int | None  # of the instance, for jobs that say nothing; None: no jobs were asked for
 
 
 @dataclass(frozen=True, kw_only=True)

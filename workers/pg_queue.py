@@ -120,14 +120,12 @@ class PgJobQueue:
         isolation: str,
         held: Callable[[], Collection[UUID]],
     ) -> Exchange:
-        parameters = {
+        asked = {
             "worker": self._worker,
             "tag": dedicated.tag,
             "workspace_id": dedicated.workspace_id,
             "path": dedicated.path,
             "limit": limit,
-            "mem_peak": mem_peak_kb,
-            "isolation": isolation,
         }
         lost: set[UUID] = set()
         perhaps_sent = False
@@ -135,9 +133,17 @@ class PgJobQueue:
             try:
                 if perhaps_sent:
                     await self._release_unknown(self._warm, held(), tags=[dedicated.tag], is_excluding=False)
-                rows = await self._warm.fetch(
-                    sql.load("complete_and_claim"), parameters | _ended(completions)
-                )
+                # One job at a time is either claimed or recorded: what does only that is done sooner.
+                if not limit:
+                    count = await self._record_warm(completions, mem_peak_kb) if completions else 0
+                    claims, default_timeout_s = [], None
+                else:
+                    name, ended = "claim_dedicated", {}
+                    if completions:
+                        name = "complete_and_claim"
+                        ended = _ended(completions) | {"mem_peak": mem_peak_kb, "isolation": isolation}
+                    *claims, last = await self._warm.fetch(sql.load(name), asked | ended)
+                    count, default_timeout_s = last[1], last[13]
             except QueueAway as exc:
                 perhaps_sent = perhaps_sent or exc.outcome_unknown
                 continue
@@ -148,12 +154,16 @@ class PgJobQueue:
                 lost = {completion.id for completion in completions} - await self.complete(completions)
                 completions = ()
                 continue
-            count = rows.pop()
-            if count[1] < len(completions):
+            if count < len(completions):
                 lost = await self._not_recorded([completion.id for completion in completions])
             for completion in completions:
                 self._log_ends.pop(completion.id, None)
-            return Exchange([NarrowClaim._make(row) for row in rows], lost, count[13])
+            return Exchange([NarrowClaim._make(row) for row in claims], lost, default_timeout_s)
+
+    async def _record_warm(self, completions: Sequence[Completion], mem_peak_kb: int | None) -> int:
+        mem_peaks = [mem_peak_kb] * len(completions)
+        parameters = completion_parameters(completions) | {"mem_peaks": mem_peaks}
+        return len(await self._warm.fetch(sql.load("complete"), parameters))
 
     async def _not_recorded(self, job_ids: Sequence[UUID]) -> set[UUID]:
         """Those of these jobs that have no result in our name. The answer that told of the others was lost on the way."""
@@ -379,7 +389,7 @@ class PgJobQueue:
 
     async def _hint(self, channel: str, payload: str) -> None:
         try:
-            await self._side.fetch(wakeups.NOTIFY, {"channel": channel, "payload": payload})
+            await self._side.fetch(pg.NOTIFY, {"channel": channel, "payload": payload})
         except QueueAway:
             logger.debug("a hint was lost with the connection; watchers poll")
 

@@ -83,6 +83,11 @@ class Runner(Protocol):
         SandboxUnavailable.
         """
 
+    async def let_misfits_leave(self, request: RunRequest) -> None:
+        """End the warm processes of the request's code, each after the calls that it was sent, that were started under
+        other limits than it would be now, or with another network. Raises ExecutionFailed: those cannot be kept.
+        """
+
     async def lock(self, request: RunRequest) -> str:
         """The dependencies of the request's code, pinned; "" when there are none. Nothing of it is run.
 

@@ -92,6 +92,7 @@ class SandboxRunner:
             tools=available.tools,
             cache_dir=cache_dir,
             blocked=blocked or BlockedNetworks(),
+            cache_max_bytes=cache_max_bytes,
         )
         self._executors: dict[str, Executor] = {}
         for runtime in available.runtimes:
@@ -180,6 +181,10 @@ class SandboxRunner:
             _Sink(request.log),
             prepare=lambda execution: self._prepared(execution, request),
         )
+
+    async def let_misfits_leave(self, request: RunRequest) -> None:
+        """See workers.runner.Runner.let_misfits_leave."""
+        self.dedicated.let_misfits_leave(_warm_key(request.claim), await self._execution(request))
 
     async def _prepared(self, execution: Execution, request: RunRequest) -> Execution:
         claim = request.claim

@@ -1,5 +1,6 @@
 -- What the warm processes of a script and the queue exchange, in one statement and one commit: what came of the jobs that
 -- have ended, each exactly once (as complete.sql), and the next jobs of the script's tag, most urgent first (as claim.sql).
+-- For one of the two alone there are complete.sql and claim_dedicated.sql.
 --
 -- A job is answered narrow: what differs between runs of one script. `is_plain` says that this is all there is to know of
 -- it; others are read whole (held_claims.sql). One more row, without an id, counts the outcomes that were recorded.

@@ -192,6 +192,7 @@ def plan(statement: str) -> str:
 HOT_PATH = [
     "append_logs",
     "claim",
+    "claim_dedicated",
     "claim_in_turn",
     "complete",
     "complete_and_claim",

@@ -3,6 +3,8 @@
     calls.py     Call, Answer: what goes in and comes out
     process.py   WarmProcess: one process, from its start to its end
     pool.py      DedicatedPool: the warm processes of one worker, by script
+    lanes.py     Lanes: the lanes of one worker
+    lane.py      Lane: the jobs of one script, from the queue to its processes and back
 
 What users see of it: docs/dedicated.md.
 """

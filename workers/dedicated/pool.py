@@ -100,9 +100,7 @@ class DedicatedPool:
         while True:
             if self._is_closed:
                 raise SandboxUnavailable("the worker is about to end")
-            for one in self.processes(key):
-                if not one.fits(execution):
-                    one.leave()  # its limits, or whether it has a network, were others when it was started
+            self.let_misfits_leave(key, execution)
             open_ones = self.processes(key)
             idle = next((one for one in open_ones if not one.load), None)
             if idle is not None:
@@ -113,6 +111,12 @@ class DedicatedPool:
             if open_ones:
                 return min(open_ones, key=lambda one: one.load)
             await asyncio.wait(starting, return_when=asyncio.FIRST_COMPLETED)
+
+    def let_misfits_leave(self, key: WarmKey, execution: Execution) -> None:
+        """End the processes of `key` whose limits, or network, were others than those of `execution` when they began."""
+        for one in self.processes(key):
+            if not one.fits(execution):
+                one.leave()
 
     def processes(self, key: WarmKey) -> Sequence[WarmProcess]:
         """The open ones that there are."""

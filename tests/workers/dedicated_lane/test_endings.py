@@ -8,7 +8,7 @@ from django.db import connection
 
 from jobs import canceling, queue
 from jobs.models import CompletedJob, QueuedJob
-from workers.dedicated.lane import MOST_SENT
+from workers.dedicated.pace import MOST_SENT
 
 # `x` says what to do: 0 is over at once, 1 waits for a long time, 2 ends the process.
 WORK = """

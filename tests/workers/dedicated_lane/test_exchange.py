@@ -1,6 +1,7 @@
 """The statement that records what has ended and claims what comes next, as a worker runs it."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
@@ -8,7 +9,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from jobs import queue
+from jobs import queue, sql
 from jobs.dedicated import Dedicated
 from jobs.models import CompletedJob, QueuedJob
 from jobs.queue import Completion, NarrowClaim
@@ -77,6 +78,32 @@ def test_results_are_recorded_and_the_next_jobs_claimed_at_once(push: Any, with_
     assert recorded.keys() == {first, second}
     assert (recorded[first].worker, recorded[first].mem_peak, recorded[first].result) == ("w1", 1234, 1)
     assert recorded[second].isolation == "user-namespaces"
+
+
+def test_results_alone_are_recorded_and_nothing_is_claimed(push: Any, with_queue: Any) -> None:
+    first, second = push(), push()
+
+    async def work(queue_of_worker: PgJobQueue) -> Exchange:
+        claimed = await exchange(queue_of_worker, limit=1)
+        return await exchange(queue_of_worker, [done(claim) for claim in claimed.claims], limit=0)
+
+    then = with_queue(work)
+
+    assert (then.claims, then.lost) == ([], set())
+    recorded = CompletedJob.objects.get()
+    assert (recorded.pk, recorded.worker, recorded.mem_peak, recorded.result) == (first, "w1", 1234, 1)
+    assert QueuedJob.objects.get(pk=second).running is False
+
+
+def test_a_claim_alone_takes_jobs_as_one_that_records_results_does() -> None:
+    alone, with_results = (
+        re.sub(r"^--.*\n", "", sql.load(name), flags=re.M)
+        for name in ("claim_dedicated", "complete_and_claim")
+    )
+
+    claiming = with_results[with_results.index("lane (priority) AS (") :]
+
+    assert alone == "WITH RECURSIVE " + claiming.replace("(SELECT count(*) FROM recorded)::int", "0")
 
 
 def test_the_most_urgent_job_that_is_due_comes_first(push: Any, with_queue: Any) -> None:
@@ -159,7 +186,7 @@ class CutBefore(PgJobQueue):
 
         async def cut(statement: str, parameters: Any) -> Any:
             answer = await fetch(statement, parameters)
-            if self.cuts and "recorded AS" in statement:
+            if self.cuts and "INSERT INTO completed_job" in statement:
                 self.cuts -= 1
                 from workers.job_queue import QueueAway
 
@@ -191,12 +218,31 @@ def test_a_lost_answer_records_once_and_puts_back_what_nobody_heard_of(
     assert [(claim.id, claim.attempt) for claim in then.claims] == [(second, 2)]
 
 
+def test_results_alone_whose_answer_was_lost_are_not_taken_for_lost(
+    push: Any, database_url: str, settings: Any
+) -> None:
+    settings.DATABASE_URL = settings.DATABASE_DIRECT_URL = database_url
+    job = push()
+
+    async def main() -> Exchange:
+        queue_of_worker = CutBefore(worker="w1")
+        (claim,) = (await exchange(queue_of_worker, limit=1)).claims
+        queue_of_worker.cuts = 1
+        then = await exchange(queue_of_worker, [done(claim)], limit=0, held=lambda: [claim.id])
+        await queue_of_worker.close()
+        return then
+
+    then = asyncio.run(main())
+
+    assert (then.claims, then.lost) == ([], set())
+    assert list(CompletedJob.objects.values_list("pk", flat=True)) == [job]
+
+
+@pytest.mark.parametrize("name", ["complete_and_claim", "claim_dedicated"])
 def test_a_claim_costs_the_same_however_many_jobs_are_done_or_wait_elsewhere(
-    push: Any, database_url: str
+    push: Any, database_url: str, name: str
 ) -> None:
     push()
-    from jobs import sql
-
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(
             "INSERT INTO job (id, workspace_id, kind, tag, created_by, permissioned_as, permissioned_as_email)"
@@ -223,7 +269,7 @@ def test_a_claim_costs_the_same_however_many_jobs_are_done_or_wait_elsewhere(
         plan = "\n".join(
             row[0]
             for row in connection.execute(
-                "EXPLAIN (ANALYZE, TIMING off, SUMMARY off) " + sql.load("complete_and_claim"), parameters
+                "EXPLAIN (ANALYZE, TIMING off, SUMMARY off) " + sql.load(name), parameters
             )
         )
 
