@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.hostile.conftest import Place, limits_of, probe
+from tests.hostile.conftest import Place, a_place, limits_of, probe
+from tests.workers.job_runs import ISOLATED
 from tests.workers.job_runs import _python_for_everybody as python_for_everybody
 from workers.probes import PROBES, Probe, Surroundings, judge
 from workers.runtimes import look_around
 from workers.runtimes.bun import BUN
-from workers.sandbox import host
+from workers.sandbox import Isolation, host
 
 # Those about the network and the API need somebody to talk to: test_network.py, tests/api/served/test_hostile_jobs.py.
 ALONE = [one for one in PROBES if one.theme not in ("network", "API")]
@@ -44,6 +45,17 @@ def test_it_is_contained(place: Place, attempt: Probe) -> None:
         note=place.note,
     )
     assert judged.verdict == "contained" or (judged.verdict == "not promised" and attempt.unless), judged
+
+
+@pytest.mark.parametrize("kind", ISOLATED)
+def test_memory_is_limited_where_there_are_no_control_groups(kind: Isolation) -> None:
+    with a_place(kind, groups=None) as place:
+        for name in ("memory_of_many.py", "unreadable_memory.py"):
+            attempt = probe(name)
+
+            ran = place.run("python3", attempt.code, limits=limits_of(attempt))
+
+            assert "memory" in ran.error.get("message", ""), (name, ran)
 
 
 # What cannot do harm outside a sandbox when it runs as nobody; bombs and signals would.

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from . import linux, packets, processes
 
 _SAMPLE_S = 0.25  # how often a running job's memory is looked at
+_PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 _TELLING_KB = 512  # by which it changed before the worker is told about it, if it wants to know
 
 
@@ -152,14 +153,25 @@ def _memory_kb(has_namespace: bool) -> int:
         pids = [str(pid) for pid in processes.descendants(os.getpid())]
     for pid in pids:
         try:
-            with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-                for line in file:
-                    if line.startswith(b"Pss:"):
-                        total += int(line.split()[1])
-                        break
+            total += _process_kb(pid)
         except OSError:
             continue  # it ended meanwhile
     return total
+
+
+def _process_kb(pid: str) -> int:
+    """Memory of one process. Raises OSError."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1])
+    except (
+        PermissionError
+    ):  # it made itself unreadable (prctl): what it shares with others counts for each, then
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE_KB
+    return 0
 
 
 def _read_result(path: str, limit: int) -> bytes | None:

@@ -127,7 +127,8 @@ def _limit(limits: dict[str, Any], *, shares_uid: bool) -> None:
         (resource.RLIMIT_NPROC, limits["processes"]),
         (resource.RLIMIT_NOFILE, limits["open_files"]),
         (resource.RLIMIT_FSIZE, limits["file_bytes"]),
-        (resource.RLIMIT_CORE, 0),
+        # Not 0: the kernel writes no file either way, but only at 1 it starts no program of the machine (core_pattern).
+        (resource.RLIMIT_CORE, 1),
     ):
         if value is None:
             continue

@@ -27,6 +27,9 @@ SHARED_FOLDER = "/shared"
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+# Services of the system that listen on a socket in what is shown: who is not read-only to them, as builders of packages.
+_SERVICES = ("/nix/var/nix/daemon-socket",)
+_MOST_TERMINALS = 64  # of one job
 _PRIVATE = ("/tmp", "/dev", "/proc")  # mounted by us; what the host has below them is bound again on top
 _OLD = "/.old"
 _STASH = "/.stash"
@@ -87,8 +90,9 @@ class RootView:
             linux.mount(f"{_SHARES}/{share}", SHARED_FOLDER, None, linux.MS_BIND)
         # Covered, not unmounted: that would wait for all processors to forget the mount, a millisecond and more.
         linux.mount(_NOTHING, _SHARES, None, linux.MS_BIND)
-        self.add_proc_and_tmp(tmp_bytes)
-        terminals = "newinstance,ptmxmode=0666,mode=600"
+        self.add_proc_and_tmp(tmp_bytes, more_flags=linux.MS_RDONLY)
+        # All of a machine share some 3000 terminals; a job could take them all.
+        terminals = f"newinstance,ptmxmode=0666,mode=600,max={_MOST_TERMINALS}"
         linux.mount("devpts", "/dev/pts", "devpts", linux.MS_NOSUID | linux.MS_NOEXEC, terminals)
         for name, source in zip(writable, sources, strict=True):
             for place in self.writable_at:
@@ -104,11 +108,12 @@ class RootView:
         if share is not None:
             os.symlink(SHARED_FOLDER, f"{JOB_FOLDER}/shared")
 
-    def add_proc_and_tmp(self, tmp_bytes: int | None = None) -> None:
-        """Mount /proc of this process's pid namespace and an empty /tmp, with what of the host is below it."""
+    def add_proc_and_tmp(self, tmp_bytes: int | None = None, *, more_flags: int = 0) -> None:
+        """Mount /proc of this process's pid namespace, with `more_flags`, and an empty /tmp, with what of the host is
+        below it."""
         size = self.tmp_bytes if tmp_bytes is None else tmp_bytes
         flags = linux.MS_NOSUID | linux.MS_NODEV
-        linux.mount("proc", "/proc", "proc", flags | linux.MS_NOEXEC)
+        linux.mount("proc", "/proc", "proc", flags | linux.MS_NOEXEC | more_flags)
         linux.mount("tmpfs", "/tmp", "tmpfs", flags, f"mode=1777,{_sized(size)}")
         for path in self._folders_for_late:
             with contextlib.suppress(FileExistsError):
@@ -160,7 +165,7 @@ def build(
         os.mkdir(_WRITABLE, 0o700)
         linux.mount(_OLD + writable_at[0], _WRITABLE, None, linux.MS_BIND | linux.MS_REC)
         linux.restrict_tree(_WRITABLE, read_only=False)
-    for path in hidden:
+    for path in (*hidden, *_SERVICES):
         _hide(path, [*late, *((_WRITABLE, at) for at in writable_at[:1])])
 
     for folder in ("/tmp", "/proc", "/dev", "/run", "/var", "/home", "/root", "/mnt", "/srv", "/media"):

@@ -57,6 +57,7 @@ def run(
     began = time.monotonic()
     try:
         _forget_the_server(channels, own)
+        _let_it_die_first()
         if view is not None:
             linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWIPC | (0 if own.network else linux.CLONE_NEWNET))
             if not own.network:
@@ -66,8 +67,6 @@ def run(
         else:
             linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
             home, working = f"{folder}/home", f"{folder}/job"
-        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-            file.write("1000")  # when memory runs out it is a job that dies, not the worker
         if uid != -1:
             os.setgroups([])
             os.setresgid(gid, gid, gid)
@@ -97,9 +96,10 @@ def run(
         finally:
             os._exit(125)
     try:
-        linux.prctl(
-            linux.PR_SET_DUMPABLE, 0
-        )  # so the job can neither trace this process nor see its descriptors
+        # So the job can neither trace this process nor see its descriptors, nor end it: the first process of a namespace
+        # hears only the signals that it has something to do for, and of this one Python has.
+        linux.prctl(linux.PR_SET_DUMPABLE, 0)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         channels.job.close()
         for fd in own.join_fds:
             os.close(fd)
@@ -125,6 +125,14 @@ def _forget_the_server(channels: Channels, own: Own) -> None:
         low = fd + 1
     os.closerange(low, 1 << 20)
     os.setsid()
+
+
+def _let_it_die_first() -> None:
+    """When memory runs out it is a job that dies, not the worker. For good: a job's /proc is read-only."""
+    linux.prctl(linux.PR_SET_DUMPABLE, 1)  # or the file would be root's
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+    linux.prctl(linux.PR_SET_DUMPABLE, 0)
 
 
 def _join(own: Own) -> None:

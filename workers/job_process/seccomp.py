@@ -90,6 +90,17 @@ _ABSENT: dict[str, tuple[int | None, int | None]] = {
     "io_uring_setup": (425, 425),
 }
 # Depends on their arguments.
+_ABOUT_ONE_PROCESS = {  # the first argument is a pid
+    "prlimit64": (302, 261),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+}
+_ABOUT_MANY_PROCESSES = {  # the first argument says whether the second is a pid or something wider; its value for a pid
+    "ioprio_set": (251, 30, 1),
+    "setpriority": (141, 140, 0),
+}
 _CLONE = (56, 220)
 _CONNECT = (42, 203)
 _IOCTL = (16, 29)
@@ -103,6 +114,8 @@ _SECCOMP = (317, 277)
 NUMBERED = {
     **_REFUSED,
     **_ABSENT,
+    **_ABOUT_ONE_PROCESS,
+    **{name: columns[:2] for name, columns in _ABOUT_MANY_PROCESSES.items()},
     "clone": _CLONE,
     "connect": _CONNECT,
     "ioctl": _IOCTL,
@@ -116,6 +129,7 @@ NUMBERED = {
 }
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, AUDIT_ARCH_*
+_GUARD = 1  # pid of the process that watches over a job, which runs as the same user
 _X32 = 0x40000000  # set in the numbers of x86_64's second set of system calls
 
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
@@ -228,6 +242,11 @@ def _decisions(supervised: bool, every_connect: bool) -> list[tuple[tuple[int, i
         (_CLONE, _if_bits(_argument(0), _NEW_NAMESPACES, refused, _ALLOWED)),
         (_UNSHARE, _if_bits(_argument(0), _NEW_NAMESPACES_OF_JOBS, refused, _ALLOWED)),
     ]
+    # Neither slowed down nor limited the guard does what it is there for.
+    not_the_guard = [_choose(_argument(place), [_GUARD], refused, _ALLOWED) for place in range(2)]
+    found += [(columns, not_the_guard[0]) for columns in _ABOUT_ONE_PROCESS.values()]
+    for *columns, pid in _ABOUT_MANY_PROCESSES.values():
+        found.append(((columns[0], columns[1]), _choose(_argument(0), [pid], not_the_guard[1], refused)))
     if supervised:
         no_fast_open = _error(errno.EOPNOTSUPP)
         # Only with an address: its place in memory is not 0. Most programs that "send" do it without.

@@ -98,6 +98,7 @@ PROBES: Sequence[Probe] = (
     *_in(_ALL, "processes", "other processes", "see other processes and look into the first one"),
     *_in("python3", "tracing", "other processes", "trace a process and read its memory", may_want=["target"]),
     *_in(_ALL, "signals", "other processes", "kill everything it can, three times"),
+    *_in("python3", "guard", "other processes", "turn against the process that watches it", unless=NO_FILTER),
     *_in(
         "python3",
         "unix_sockets",
@@ -127,6 +128,14 @@ PROBES: Sequence[Probe] = (
     ),
     *_in(
         "python3",
+        "unreadable_memory",
+        "limits",
+        "take memory with processes that nobody may look at",
+        message=_MEMORY,
+        needs_namespaces=False,
+    ),
+    *_in(
+        "python3",
         "hidden_memory",
         "limits",
         "take memory that no process shows",
@@ -136,6 +145,7 @@ PROBES: Sequence[Probe] = (
     *_in(_ALL, "disk_bomb", "limits", "fill the disk", message=_DISK),
     *_in("python3", "inode_bomb", "limits", "make files without end", message=_DISK),
     *_in("python3", "open_files_bomb", "limits", "open files without end", needs_namespaces=False),
+    *_in("python3", "terminals", "limits", "open terminals without end"),
     *_in(_ALL, "output_bomb", "limits", "print a line of 100 MB", needs_namespaces=False),
     *_in(
         _ALL,
