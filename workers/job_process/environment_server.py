@@ -26,6 +26,7 @@ from typing import Any
 
 from . import linux
 
+_MOST_PROCESSES = 4096  # of an environment: its server, and all jobs that it has at a time
 # Read when the libraries are loaded. Threads do not survive a fork, and the kernel refuses a pid namespace to a process
 # that has more than one.
 _ONE_THREAD = ("OPENBLAS", "OMP", "MKL", "NUMEXPR", "VECLIB_MAXIMUM", "BLIS")
@@ -84,14 +85,19 @@ def descend(uid: int, control: socket.socket) -> None:
 def import_packages(environment: dict[str, Any]) -> None:
     """Import `modules` of `environment` from its `paths`; what cannot be imported is left to the jobs.
 
-    Raises Refused when one of them starts threads.
+    Raises Refused when one of them starts threads, or processes that stay.
     """
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # when memory runs out it is this that dies, not the worker
     os.environ.update({"HOME": "/tmp", "LANG": "C.UTF-8", "TZ": "UTC", "PATH": os.defpath})
     os.environ.update({f"{library}_NUM_THREADS": "1" for library in _ONE_THREAD})
     memory = int(environment["memory_bytes"])
     before = resource.getrlimit(resource.RLIMIT_DATA)
     if before[1] == resource.RLIM_INFINITY or memory < before[1]:
         resource.setrlimit(resource.RLIMIT_DATA, (memory, before[1]))
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    if most == resource.RLIM_INFINITY or most > _MOST_PROCESSES:
+        resource.setrlimit(resource.RLIMIT_NPROC, (_MOST_PROCESSES, _MOST_PROCESSES))
     paths = list(sys.path)
     sys.path[:0] = environment["paths"]
     for name in environment["modules"]:
@@ -100,3 +106,5 @@ def import_packages(environment: dict[str, Any]) -> None:
     sys.path[:] = paths
     if len(os.listdir("/proc/self/task")) > 1:
         raise Refused("one of its packages starts threads when it is imported")
+    if [name for name in os.listdir("/proc") if name.isdigit()] != [str(os.getpid())]:
+        raise Refused("one of its packages starts processes when it is imported, and leaves them behind")
