@@ -1,12 +1,16 @@
 """What jobs have in common stays as the worker made it, whoever tries to change it."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.hostile.conftest import Place
 from workers.cache import state_folder
+from workers.runtimes import ExecutionFailed
+from workers.runtimes.tool_runs import run_tool
+from workers.sandbox import ownership
 
 
 def fingerprint(folder: Path) -> dict[str, tuple[int, int, str]]:
@@ -100,3 +104,48 @@ def test_what_says_who_uses_the_cache_is_out_of_sight(place: Place) -> None:
     ran = place.run("bash", f"cat {lock} || ls -A {state} || flock -n {state} true || echo refused")
 
     assert ran.result == "refused"
+
+
+# What fills the disk with, and what of it the worker can still see: a job hides what it likes from its own user.
+FLOODS = {
+    "one file": "head -c 100M /dev/zero > {folder}/large",
+    "many files": "for i in $(seq 100); do head -c 1M /dev/zero > {folder}/$i; done",
+    "in a folder that nobody may open": "mkdir {folder}/x; head -c 100M /dev/zero > {folder}/x/y; chmod 0 {folder}/x",
+}
+
+
+@pytest.mark.parametrize("how", FLOODS)
+def test_an_installation_that_fills_the_disk_is_stopped(place: Place, how: str) -> None:
+    """Packages run code of their authors while they are built, and the folder for that is on the worker's disk."""
+    site = replace(place.jobs.site, cache_max_bytes=20 << 20)
+    folder = site.cache_dir / "flood"
+    folder.mkdir()
+    if place.jobs.host.isolation == "user-namespaces":
+        folder.chmod(
+            0o777
+        )  # these tests run as root, and make a host of an ordinary user by giving its rights up
+    try:
+        with pytest.raises(ExecutionFailed, match="it wrote more than 20 MB") as failed:
+            flood = FLOODS[how].format(folder=folder)
+            place.jobs.runner.run(
+                run_tool(site, ["sh", "-c", f"{flood}; sleep 600"], writable=[folder], timeout_s=60)
+            )
+    finally:
+        ownership.remove(str(folder))
+
+    assert failed.value.error["name"] == "ToolKilled"
+    place.assert_sound()
+
+
+def test_an_installation_that_stays_below_is_left_alone(place: Place) -> None:
+    site = replace(place.jobs.site, cache_max_bytes=20 << 20)
+    folder = site.cache_dir / "small"
+    folder.mkdir()
+    folder.chmod(0o777)
+    try:
+        command = f"head -c 5M /dev/zero > {folder}/file; sleep 0.6"
+        ended = place.jobs.runner.run(run_tool(site, ["sh", "-c", command], writable=[folder]))
+    finally:
+        ownership.remove(str(folder))
+
+    assert ended.exit_code == 0

@@ -67,6 +67,8 @@ class Site:
     ]  # by ToolSpec.name; those of the runtime are there, or it would not have been made
     # For what runs in the worker itself: where it must not connect for a job.
     blocked: BlockedNetworks = field(default_factory=BlockedNetworks, kw_only=True)
+    # What `cache_dir` may hold, of all kinds together; more than that is nothing that one tool may write there.
+    cache_max_bytes: int = field(default=10_000 << 20, kw_only=True)
     # Survives jobs and restarts, shared by the workers of this machine. Each runtime has a folder of its own in it.
     # Jobs see all of it read-only, but cannot list its top: names in it must tell nothing and be hard to guess.
     cache_dir: Path

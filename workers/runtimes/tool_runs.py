@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import os
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from workers.runtimes import failures
 from workers.runtimes.base import ExecutionFailed, Limits, LogSink, Site
 from workers.runtimes.output import STREAM_PREFIX, OutputPump
-from workers.sandbox import Program, ProgramTimedOut
+from workers.sandbox import Ended, Program, ProgramTimedOut
 
 OUTPUT_BYTES = 200_000
+_LOOK_S = 0.25  # how often is looked at what a tool wrote
+_OF_FREE = 0.9  # of the disk's free space, and of the files that it has room for, that one tool may take
+_MOST_FILES = 2_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +47,8 @@ async def run_tool(
     for one tool at a time; they are the worker's again when this returns. `result_files` (path by a capital letter)
     are read at the end. What it prints goes to `log`, too, as it comes.
 
-    Raises ExecutionFailed when it took longer than `timeout_s` or was killed, SandboxUnavailable, and ValueError when
-    `writable` holds a folder that is not below the cache.
+    Raises ExecutionFailed when it took longer than `timeout_s`, wrote more than the cache may hold or the disk has room
+    for, or was killed; SandboxUnavailable; and ValueError when `writable` holds a folder that is not below the cache.
     """
     limits = limits or Limits()
     name = Path(argv[0]).name
@@ -63,7 +68,8 @@ async def run_tool(
         writable=[str(folder) for folder in writable],
     )
     try:
-        ended = await site.host.run(program, limits=limits, on_output=take, timeout_s=timeout_s)
+        run = site.host.run(program, limits=limits, on_output=take, timeout_s=timeout_s)
+        ended = await (_within_disk(run, site, writable, name) if writable else run)
     except ProgramTimedOut:
         message = f"{name} took longer than {timeout_s:g} seconds and was stopped{_last_lines(tail)}"
         raise ExecutionFailed({"name": "ToolTimedOut", "message": message}) from None
@@ -75,6 +81,61 @@ async def run_tool(
         message = f"{name}: {killed.error['message']}"
         raise ExecutionFailed({"name": "ToolKilled", "message": message}, mem_peak_kb=ended.peak_kb)
     return ToolEnded(exit_code=ended.exit_code, output=tail.text, values=ended.values)
+
+
+async def _within_disk(
+    run: Coroutine[None, None, Ended], site: Site, folders: Sequence[Path], name: str
+) -> Ended:
+    """The outcome of `run`, which is ended when it fills the disk. Raises ExecutionFailed then.
+
+    What a job writes elsewhere is in memory and limited; this is the disk of the worker, and others live on it.
+    """
+    before = os.statvfs(site.cache_dir)
+    most_bytes = min(site.cache_max_bytes, int(before.f_bavail * before.f_frsize * _OF_FREE))
+    most_files = min(_MOST_FILES, int(before.f_favail * _OF_FREE) or _MOST_FILES)  # 0: it does not count them
+    task = asyncio.ensure_future(run)
+    try:
+        while not (await asyncio.wait([task], timeout=_LOOK_S))[0]:
+            now = os.statvfs(site.cache_dir)
+            taken = (before.f_bfree - now.f_bfree) * now.f_frsize
+            if taken <= most_bytes and before.f_ffree - now.f_ffree <= most_files:
+                continue
+            # Others write, too: now it is worth a look at what is this tool's.
+            size, count = await asyncio.to_thread(_held, folders)
+            if size > most_bytes or count > most_files:
+                raise ExecutionFailed(
+                    {
+                        "name": "ToolKilled",
+                        "message": f"{name} was stopped: it wrote more than {most_bytes >> 20:,} MB or "
+                        f"{most_files:,} files, which is all that the worker has room for (CACHE_MAX_MB, and the disk "
+                        "of WORKER_DIR)",
+                    }
+                )
+        return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+
+
+def _held(folders: Sequence[Path]) -> tuple[float, float]:
+    """Bytes and files below `folders`; without end when something in them cannot be looked at."""
+    size, count = 0.0, 0.0
+
+    def hidden(error: OSError) -> None:
+        nonlocal size
+        if not isinstance(error, FileNotFoundError):
+            size = float("inf")
+
+    for folder in folders:
+        for place, names, files in os.walk(folder, onerror=hidden):
+            count += len(names) + len(files)
+            for one in files:
+                try:
+                    size += os.lstat(os.path.join(place, one)).st_blocks * 512
+                except OSError as error:
+                    hidden(error)
+    return size, count
 
 
 class _Tail:
