@@ -5,6 +5,7 @@ their own and give their connection back at once, so thousands may wait on one s
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,19 +15,22 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
-from django.db import connection
+from django.db import Error, connection
 
 from jobs import queue, sql
 from jobs.flows import picture
 from jobs.flows.picture import FlowRun
 from jobs.listener import JobWatch, get_listener
 from jobs.shapes import iso
+from workspaces.outages import is_away
 
 P = ParamSpec("P")
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 BATCH_S = 0.1  # between two updates of one follower: at most ten a second, the first at once
 BATCH_CHARS = 256 * 1024  # of log in one update
+AWAY_RETRY_S = 0.5  # between looks while the database is away
 FLOW_BATCH_S = 0.2  # between two pictures of a flow
 _threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="follow")
 
@@ -36,6 +40,18 @@ async def in_database(function: Callable[P, T], *args: P.args, **kwargs: P.kwarg
     return await asyncio.get_running_loop().run_in_executor(
         _threads, partial(_and_return_connection, partial(function, *args, **kwargs))
     )
+
+
+async def patiently(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """`in_database`, asked again as long as the database is away: the job goes on meanwhile, and so do those who wait."""
+    while True:
+        try:
+            return await in_database(function, *args, **kwargs)
+        except Error as exc:
+            if not is_away(exc):
+                raise
+            logger.warning("a follower waits for the database: %s", exc)
+            await asyncio.sleep(AWAY_RETRY_S)
 
 
 def _and_return_connection(call: Callable[[], T]) -> T:
@@ -73,7 +89,7 @@ async def wait_for(watch: JobWatch, look: Callable[[], T | None], *, timeout_s: 
     deadline = time.monotonic() + timeout_s
     while (left := deadline - time.monotonic()) > 0:
         await watch.wait(left)
-        found = await in_database(look)
+        found = await patiently(look)
         if found is not None:
             return found
     return None
@@ -152,7 +168,7 @@ async def follow_job(
         idle_since = time.monotonic()
         while True:
             looked_at = time.monotonic()
-            snapshot = await in_database(read_snapshot, job_id, offset, with_logs=with_logs)
+            snapshot = await patiently(read_snapshot, job_id, offset, with_logs=with_logs)
             if snapshot is None:
                 return
             stepped = with_steps and snapshot.flow_version != known_version
@@ -221,7 +237,7 @@ class FlowFollower:
         chosen = self._chosen
         if chosen is None:
             return None
-        run, states = await in_database(self._read, chosen)
+        run, states = await patiently(self._read, chosen)
         self._run, known = run, self._known
         if chosen is not self._chosen:  # changed its mind meanwhile
             return None

@@ -1,6 +1,7 @@
 """Answers that belong to no app: unknown addresses and errors, as text under /api and as pages elsewhere."""
 
 import logging
+import sys
 import uuid
 from typing import Any
 
@@ -9,7 +10,8 @@ from django.shortcuts import render
 from django.urls import Resolver404
 from django.views.decorators.csrf import csrf_exempt
 
-from workspaces.api.protocol import text
+from workspaces.api.protocol import database_away, text
+from workspaces.outages import is_away
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +50,11 @@ def bad_request(request: HttpRequest, exception: Exception | None = None) -> Htt
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """500, with a number to quote."""
+    """500, with a number to quote; 503 while the database is away."""
+    error = sys.exc_info()[1]
+    if isinstance(error, Exception) and is_away(error):
+        logger.warning("database away path=%s: %s", request.path, error)
+        return database_away() if _is_api(request) else render(request, "errors/503.html", status=503)
     incident = uuid.uuid4().hex[:8]
     logger.error("server error incident=%s path=%s", incident, request.path)
     if _is_api(request):

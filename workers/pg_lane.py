@@ -12,6 +12,7 @@ import psycopg
 
 from jobs import pg
 from workers.job_queue import QueueAway
+from workspaces.outages import is_away
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class Lane:
                 # Not `description`: it names and types all columns, 30 microseconds for a claim.
                 return await cursor.fetchall() if cursor.rownumber is not None else []
             except psycopg.Error as exc:
-                if not pg.is_away(exc):
+                if not is_away(exc):
                     raise
                 await self._drop()  # a fresh connection may lead to another server
                 self._failed(exc)

@@ -15,7 +15,7 @@ from typing import Any
 from django.db import Error
 from django.db.models.functions import Now
 
-from jobs import pg, scripts, temporary_code
+from jobs import scripts, temporary_code
 from jobs.dependencies import WantedFiles
 from jobs.dependencies.files import file_language
 from jobs.dependency_runs import StandIns
@@ -26,6 +26,7 @@ from workers.runtimes.base import ExecutionFailed, Imported, Registries
 from workers.threads import in_thread
 from workspaces.job_limits import NOTHING, SETTING, AskedLimits, limits_from_json
 from workspaces.models import InstanceSetting
+from workspaces.outages import is_away
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ class PgRuntimeStore:
         try:
             await self._read_limits()
         except Error as exc:
-            if not pg.is_away(exc):
+            if not is_away(exc):
                 raise
             # What was read last holds.
 

@@ -11,13 +11,13 @@ from typing import TypeVar
 
 from django.db import Error
 
-from jobs import pg
 from jobs.dependencies import imported_paths
 from jobs.dependencies.needs import needs_nothing
 from jobs.queue import Claim
 from workers.runtime_store import RuntimeStore
 from workers.runtimes import Available, Execution, ExecutionFailed, Executor, Imported, LogSink, Resolver
 from workers.runtimes.python_versions import found_pythons
+from workspaces.outages import is_away
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -120,12 +120,12 @@ def readable_paths(available: Available) -> list[Path]:
 
 
 async def while_database_is_away(ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer of `ask`, asked again as long as the database is away (jobs.pg.is_away)."""
+    """The answer of `ask`, asked again as long as the database is away (workspaces.outages)."""
     while True:
         try:
             return await ask()
         except Error as exc:
-            if not pg.is_away(exc):
+            if not is_away(exc):
                 raise
             logger.warning("waiting for the database: %s", exc)
             await asyncio.sleep(AWAY_RETRY_S)

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.conf import settings
 
 from jobs.flows import public
-from jobs.following import Snapshot, follow_job, in_database, read_outcome
+from jobs.following import Snapshot, follow_job, patiently, read_outcome
 from jobs.shapes import with_raw
 
 PING_S = 10.0
@@ -31,9 +31,9 @@ async def job_events(
         else:
             raw = {}
             if snapshot.flow_version is not None:
-                raw["flow_status"] = json.dumps(await in_database(public.flow_status, job_id))
+                raw["flow_status"] = json.dumps(await patiently(public.flow_status, job_id))
             if snapshot.is_final and with_result:
-                outcome = await in_database(read_outcome, job_id)
+                outcome = await patiently(read_outcome, job_id)
                 raw["only_result"] = outcome.result if outcome is not None else "null"
             yield _event(with_raw({"type": "update", **update_json(snapshot)}, raw))
             if snapshot.is_final:

@@ -22,7 +22,7 @@ from jobs.api.events import job_events, update_json
 from jobs.api.waiting import WaitingView, event_stream, on_request_thread
 from jobs.errors import JobNotFound
 from jobs.flows import public
-from jobs.following import in_database, read_snapshot
+from jobs.following import patiently, read_snapshot
 from jobs.listener import get_listener
 from jobs.models import FLOW_KINDS, WorkerPing
 from jobs.shapes import JobRow, iso, job_json
@@ -218,7 +218,7 @@ class GetUpdate(WaitingView, ByIdView):
         deadline = loop.time() + UPDATE_WAIT_S
         with listener.watch_job(job.id) as watch:
             while True:
-                snapshot = await in_database(
+                snapshot = await patiently(
                     read_snapshot, job.id, offset, with_logs=with_logs, max_chars=MAX_UPDATE_CHARS
                 )
                 if snapshot is None:
@@ -229,7 +229,7 @@ class GetUpdate(WaitingView, ByIdView):
                 if is_news or left <= 0:
                     update = update_json(snapshot)
                     if snapshot.flow_version is not None:
-                        update["flow_status"] = await in_database(public.flow_status, job.id)
+                        update["flow_status"] = await patiently(public.flow_status, job.id)
                     return Response(update)
                 await watch.wait(left)
 

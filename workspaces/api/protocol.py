@@ -22,6 +22,7 @@ from workspaces import middleware
 from workspaces.access import Identity
 from workspaces.errors import DomainError, NotSignedIn, PermissionDenied
 from workspaces.jsontext import parse_json
+from workspaces.outages import is_away
 from workspaces.tokens import authenticate
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from rest_framework.views import APIView
 
 logger = logging.getLogger(__name__)
+
+_RETRY_AFTER_S = 5  # a restart of PostgreSQL takes less, a failover little more
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -134,6 +137,15 @@ def error_response(exc: DomainError) -> HttpResponse:
     return response
 
 
+def database_away() -> HttpResponse:
+    """503: what was asked for may work in a moment."""
+    response = text(
+        "Unavailable: the database is away, or too busy for this request; try again in a moment", 503
+    )
+    response.headers["Retry-After"] = str(_RETRY_AFTER_S)
+    return response
+
+
 def exception_handler(exc: Exception, context: dict[str, Any]) -> "HttpResponse | Response | None":
     """Every error of the API as plain text (reference/routes-cli.md section 0)."""
     if isinstance(exc, DomainError):
@@ -158,6 +170,9 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> "HttpResponse 
         # A value passed our checks and the column refused it: the client's doing, but worth knowing.
         logger.warning("database refused a value path=%s: %s", context["request"].path, exc)
         return text("Bad request: a value is out of range or holds characters that cannot be stored", 400)
+    if is_away(exc):
+        logger.warning("database away path=%s: %s", context["request"].path, exc)
+        return database_away()
     incident = uuid.uuid4().hex[:8]
     logger.exception("unexpected error incident=%s path=%s", incident, context["request"].path)
     return text(
