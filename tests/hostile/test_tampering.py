@@ -151,3 +151,36 @@ def main():
     found = place.run("python3", code).result
 
     assert len(found) <= 1 and "spoke for the fork server" not in found  # the one for its result
+
+
+# By language: a script that imports something powerful, or whose language has it, and how to ask for it.
+POWERFUL = {
+    "python3": (
+        "from functools import cache\nfrom subprocess import getoutput\n"
+        "def main():\n    return 1\n@cache\ndef other():\n    return 2\n",
+        {"_ENTRYPOINT_OVERRIDE": "getoutput", "cmd": "id"},
+    ),
+    "bun": (
+        'import { execSync } from "node:child_process";\n'
+        "export function main() { return 1; }\nexport function other() { return 2; }",
+        {"_ENTRYPOINT_OVERRIDE": "execSync", "command": "id"},
+    ),
+    "php": (
+        "<?php\nfunction main() { return 1; }\nfunction other() { return 2; }",
+        {"_ENTRYPOINT_OVERRIDE": "shell_exec", "command": "id"},
+    ),
+}
+
+
+@pytest.mark.parametrize("language", POWERFUL)
+def test_who_may_only_run_a_script_gets_nothing_called_but_its_own_functions(
+    place: Place, language: str
+) -> None:
+    if language not in place.jobs.executors:
+        pytest.skip(f"{language} is not installed")
+    code, args = POWERFUL[language]
+
+    ran = place.run(language, code, args=args)
+
+    assert ran.error["name"] == "MissingEntrypoint" and "uid=" not in str(ran.error)
+    assert place.run(language, code, args={"_ENTRYPOINT_OVERRIDE": "other"}).result == 2

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 from . import packets, python_args, python_imports, python_results
 
+_FIXED_NAMES = ("main", "preprocessor")  # of what is called where nobody asks for another function
 _OWN_FOLDER = os.path.dirname(__file__) + os.sep
 _IMPORTS_OF_SCRIPTS = re.compile(r"^\s*(?:from\s+(?:\.|[uf]\.)|import\s+[uf]\.)", re.MULTILINE)
 
@@ -162,6 +163,13 @@ def _call(module: ModuleType, name: str, args: dict[str, Any]) -> Any:
         raise JobFailed(
             "MissingEntrypoint",
             f"{module.__file__} has no function named {name}; define it, for example: def {name}(name: str): ...",
+        )
+    if name not in _FIXED_NAMES and getattr(function, "__module__", None) != module.__name__:
+        # Who may run a script may name any function of it, but not have `from subprocess import run` called.
+        raise JobFailed(
+            "MissingEntrypoint",
+            f"{name} is imported in {module.__file__}, not defined there, and cannot be called by its name; define a "
+            "function that calls it",
         )
     positional, named = python_args.bind(function, args)
     value = function(*positional, **named)
