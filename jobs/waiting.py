@@ -109,8 +109,10 @@ def explain(facts: Facts) -> Waiting:
 
 def _in_front(facts: Facts) -> str:
     if facts.ahead == facts.ahead_of_workspace:
-        return "come first"
+        return "comes first" if facts.ahead == 1 else "come first"
     # Where workspaces take turns (jobs.turns), those of others need not come first.
+    if facts.ahead == 1:
+        return "is before it in the queue, of another workspace"
     return f"are before it in the queue, {facts.ahead_of_workspace} of them of this workspace"
 
 

@@ -24,7 +24,6 @@ from workers.options import JobOptions, is_bound
 from workers.preparing import while_database_is_away
 from workers.runner import Runner, RunnerLost, RunRequest
 from workers.runtimes import ExecutionFailed
-from workers.tags import NATIVE_LANGUAGES
 from workers.threads import in_thread
 from workers.worker_options import WorkerOptions
 from workspaces import job_tokens
@@ -291,9 +290,11 @@ class JobRuns:
         if claim.code is None:
             return f"There is no code to run: script {claim.runnable_path} was deleted after this job was queued."
         if not self._worker.runs(claim.language or ""):
+            native = [language for language in self._runner.languages if self._worker.runs(language)]
+            runs = ", ".join(native) or "nothing that is installed there"
             return (
-                f"Worker {self._worker.name} of group {self._worker.group} is native: it runs "
-                f"{', '.join(NATIVE_LANGUAGES)}, not {claim.language or 'this kind of job'}. Give the script a tag of "
+                f"Worker {self._worker.name} of group {self._worker.group} is native: it runs {runs}, "
+                f"not {claim.language or 'this kind of job'}. Give the script a tag of "
                 f"other workers, take tag {claim.tag} from group {self._worker.group}, or switch native mode off there."
             )
         told = self._runner.runtimes.get(claim.language or "", {})

@@ -35,9 +35,12 @@ SELECT waiting.id, statement_timestamp() AS now, waiting.tag, waiting.scheduled_
               count(*) FILTER (WHERE state = 'failed') AS failed_workers,
               count(*) FILTER (WHERE NOT is_alive AND state <> 'failed') AS silent_workers,
               max(ping_at) FILTER (WHERE NOT is_alive AND state <> 'failed') AS silent_since
-         FROM (SELECT state, slots, busy_slots, ping_at,
+         FROM (SELECT state, slots, ping_at, greatest(busy_slots, coalesce(holding.jobs, 0)) AS busy_slots,
                       ping_at > statement_timestamp() - make_interval(secs => %(alive_s)s) AS is_alive
-                 FROM worker_ping WHERE waiting.tag = ANY(custom_tags)) AS worker) AS listening
+                 FROM worker_ping
+                 LEFT JOIN (SELECT worker, count(*) AS jobs FROM queue  -- a report is some seconds old
+                             WHERE running AND last_ping IS NOT NULL GROUP BY worker) AS holding USING (worker)
+                WHERE waiting.tag = ANY(custom_tags)) AS worker) AS listening
  CROSS JOIN LATERAL (  -- groups that are to take it, and those of them that have native workers
        SELECT coalesce(array_agg(worker_group ORDER BY worker_group), '{}') AS groups,
               coalesce(array_agg(worker_group ORDER BY worker_group)

@@ -129,7 +129,8 @@ READY = Facts(
         ),
         ({"free_slots": 0, "ahead": 3, "ahead_of_workspace": 3}, "busy", "3 jobs with this tag come first"),
         ({"free_slots": 0, "ahead": 3}, "busy", "are before it in the queue, 0 of them of this workspace"),
-        ({"ahead": 1, "ahead_of_workspace": 1}, "behind", "1 job with tag python3 come"),
+        ({"ahead": 1, "ahead_of_workspace": 1}, "behind", "1 job with tag python3 comes first"),
+        ({"ahead": 1}, "behind", "1 job with tag python3 is before it in the queue, of another workspace."),
         ({"ahead": 1000, "ahead_of_workspace": 1000}, "behind", "1000 or more jobs"),
         (
             {"ahead": 7, "ahead_of_workspace": 2},
@@ -157,6 +158,15 @@ def test_the_facts_come_from_the_queue_and_the_workers(make_job):
     assert (facts[asked].workers_for_tag, facts[asked].free_slots) == (1, 1)
     queue.claim_jobs(worker="w1", tags=["python3"])
     assert waiting.why_waiting(urgent, workspace_id="test").reason == "running"
+
+
+def test_slots_that_were_filled_since_the_last_report_are_busy(make_job):
+    make_job(), make_job()
+    alive("w1", custom_tags=["python3"], slots=2, busy_slots=0)
+    alive("w2", custom_tags=["python3"], slots=1, busy_slots=1)
+    queue.claim_jobs(worker="w1", tags=["python3"], limit=2)
+
+    assert waiting.why_waiting(make_job(), workspace_id="test").reason == "busy"
 
 
 def test_jobs_of_other_workspaces_are_told_from_ones_own(make_job):
