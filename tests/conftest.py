@@ -5,10 +5,15 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+import hypothesis
 import pytest
 
 from jobs import queue
 from tests import databases
+
+# A machine that does other things as well makes no example wrong. The rest is as usual: in CI always the same examples.
+hypothesis.settings.register_profile("untimed", hypothesis.settings(), deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """One LISTEN connection turns notifications into wake-ups, repairs itself, and forgets who stopped waiting."""
 
 import asyncio
-import time
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -44,9 +43,7 @@ async def test_a_change_between_looking_and_waiting_is_not_missed(database_url: 
         await notify(database_url, wakeups.JOB_CHANNEL, str(job))
         await second.wait(LONG)
 
-        began = time.monotonic()
-        assert await watch.wait(LONG) is True
-        assert time.monotonic() - began < 0.1
+        assert await watch.wait(0) is True
     await listener.close()
 
 
@@ -95,11 +92,10 @@ async def test_without_a_connection_waiting_becomes_polling() -> None:
     await listener.start()
     with listener.watch_job(uuid4()) as watch:
         await watch.wait(POLL_DISCONNECTED_S)  # the failed attempt to connect wakes everybody once
-        began = time.monotonic()
 
-        await watch.wait(LONG)
+        async with asyncio.timeout(LONG):
+            await watch.wait(100 * LONG)
 
-    assert time.monotonic() - began < 5
     await listener.close()
 
 

@@ -169,12 +169,12 @@ def test_a_field_whose_schema_cannot_be_checked_is_a_problem_of_that_field(subsc
 def test_references_that_double_at_each_step_stop_in_time():
     definitions = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)} | {"d40": {}}
     schema = form(x={"$ref": "#/$defs/d0"}) | {"$defs": definitions}
-    started = time.perf_counter()
+    started = time.process_time()
 
     [problem] = validate_args(schema, {"x": 1})
 
     assert "takes too long" in problem.message
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3
 
 
 def test_the_number_of_problems_is_bounded():

@@ -157,8 +157,8 @@ def test_the_rest_of_the_script_does_not_confuse(code):
     "piece", ["'", '"', "${", '"${', "$(", "<<a\n", "{\n", "}\n", "f() {\n", "\\", "x=${1:-${", "$'"]
 )
 def test_reading_takes_time_with_the_length_only(piece):
-    started = time.perf_counter()
+    started = time.process_time()
 
     positional_order(piece * 50_000)
 
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

@@ -89,10 +89,10 @@ def test_a_struct_of_its_own_type_ends():
 def test_structs_that_use_each_other_twice_do_not_explode():
     before = "\n".join(f"type T{n} struct {{ A T{n + 1}; B T{n + 1} }}" for n in range(60))
 
-    began = time.monotonic()
+    began = time.process_time()
     typ_of("T0", before=before)
 
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_parameters_keep_their_order_and_share_types():

@@ -159,10 +159,10 @@ def test_line_endings_do_not_matter():
     "text", ["param(" + "${" * 100_000, "param(" + "${" * 9000 + ")", "param(" + "[(" * 100_000]
 )
 def test_nonsense_takes_no_time(text):
-    began = time.monotonic()
+    began = time.process_time()
     infer_schema("powershell", text)
 
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 PIECES = (

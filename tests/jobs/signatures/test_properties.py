@@ -5,7 +5,7 @@ import json
 import keyword
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -199,7 +199,6 @@ hostile_values = json_values | st.sampled_from(
 )
 
 
-@settings(deadline=2000)
 @given(
     schema=json_values
     | st.dictionaries(keywords, hostile_values | st.dictionaries(keywords, hostile_values)),

@@ -392,9 +392,9 @@ def test_classes_that_use_each_other_many_times_do_not_explode():
     for n in range(1, 40):
         fields = "".join(f"    f{i}: C{n - 1}\n" for i in range(5))
         layers.append(f"@dataclass\nclass C{n}:\n{fields}")
-    started = time.perf_counter()
+    started = time.process_time()
 
     inference = infer_schema("python3", "".join(layers) + "def main(x: C39): ...")
 
     assert inference.problem is None
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
