@@ -148,7 +148,7 @@ class Worker:
                 # From here on, so that an init script that hangs can be put right.
                 background.append(asyncio.create_task(self._follow_group(), name="group"))
             if not self._draining.is_set() and not await self._prepare_host():
-                return self._exit_code or 1
+                return self._exit_code if self._draining.is_set() else 1
             if self._housekeeping is not None:
                 background.append(asyncio.ensure_future(self._housekeeping()))
             if self.options.periodic_script.strip() and self.options.periodic_interval_s is not None:
@@ -177,6 +177,8 @@ class Worker:
         """Claim nothing more, finish what runs, leave."""
         logger.info("draining worker=%s running=%s", self.options.name, len(self._held))
         self._draining.set()
+        if self._state == "starting":  # what an init script prepares is of no use any more
+            self._host_scripts.stop()
         self._lanes.drain()
         self._slot_freed.set()
         self._work_hint.set()
@@ -271,7 +273,7 @@ class Worker:
             problem = await self._host_scripts.prepare()
             if self._note == note:
                 self._note = ""
-        if problem and self._exit_code:  # stopped, for a new configuration
+        if problem and self._draining.is_set():  # stopped
             with contextlib.suppress(QueueAway):
                 await self._queue.leave()
         elif problem:
@@ -307,8 +309,6 @@ class Worker:
     async def _take_configuration(self, config: GroupConfig) -> None:
         if note := schema.restart_note(self.options.config, config):
             self._leave_for(note, exit_code=RESTART_CODE)
-            if self._state == "starting":
-                self._host_scripts.stop()
             return
         assert self._reconfigured is not None
         self.options = self._reconfigured(config)

@@ -95,8 +95,21 @@ def test_what_a_worker_does_with_its_init_script_is_seen_while_it_runs(
     assert re.fullmatch(r"running the init script since \d{4}-\d\d-\d\d \d\d:\d\d UTC", seen.state_note)
     assert seen.state == "starting"
     wait_until(lambda: QueuedJob.objects.filter(running=True, tag="init_script").exists())
-    assert worker.stop() == 1
-    assert WorkerPing.objects.get().init_log == "The init script was stopped.\n"
+    assert worker.stop() == 0
+
+
+def test_a_worker_that_is_told_to_leave_does_not_wait_for_an_init_script_that_hangs(
+    start_worker: Start, wait_until: Any
+) -> None:
+    worker = start_worker(init_script="echo begun; sleep 1000")
+    running = wait_until(lambda: QueuedJob.objects.filter(running=True, tag="init_script").first())
+    wait_until(lambda: queue.read_logs(running.id)[0])
+
+    worker.call(worker.worker.told_to_leave)
+
+    assert worker.join() == 0
+    assert CompletedJob.objects.get().status == JobStatus.CANCELED
+    assert not WorkerPing.objects.exists()
 
 
 def test_a_script_that_is_stopped_while_its_job_is_being_recorded_does_not_begin(
