@@ -9,6 +9,7 @@ from jobs import runs, scripts
 from jobs.models import WorkerPing
 from jobs.payloads import Payload
 from tests.browser.site import Person
+from workers.views.workers import FEW_GROUPS
 
 
 def test_without_workers_the_page_gives_the_command_to_start_one(
@@ -112,3 +113,27 @@ def test_a_language_whose_tool_every_worker_lacks_is_named_with_the_way_to_get_i
         expect(ada_page.get_by_text("To install it: apt install powershell")).to_be_visible()
     finally:
         WorkerPing.objects.filter(worker=name).delete()
+
+
+def test_among_many_groups_one_is_found_and_opened(ada: Person, ada_page: Page) -> None:
+    name = ada.workspace.id
+    WorkerPing.objects.bulk_create(
+        WorkerPing(
+            worker=f"wk-{name}-{n}", worker_instance=f"host{n}", worker_group=f"{name}-g{n}", state="running"
+        )
+        for n in range(FEW_GROUPS + 1)
+    )
+    try:
+        ada_page.goto(ada.url("workers/"))
+        ada_page.get_by_role("textbox", name="Search workers").fill(f"wk-{name}-3")
+        expect(ada_page.get_by_role("link", name=f"{name}-g4", exact=True)).to_have_count(0)
+        with ada_page.expect_response(lambda answer: f"q=wk-{name}-3" in answer.url, timeout=12_000):
+            pass  # what is looked for is looked for when the page asks for itself, too
+        expect(ada_page.get_by_role("link", name=f"{name}-g4", exact=True)).to_have_count(0)
+
+        ada_page.get_by_role("link", name=f"{name}-g3", exact=True).click()
+        expect(ada_page.get_by_role("cell", name=f"wk-{name}-3")).to_be_visible()
+        ada_page.get_by_role("link", name="All groups").click()
+        expect(ada_page.get_by_role("link", name=f"{name}-g4", exact=True)).to_be_visible()
+    finally:
+        WorkerPing.objects.filter(worker_group__startswith=name).delete()
