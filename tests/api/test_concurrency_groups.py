@@ -50,6 +50,43 @@ def test_what_a_script_says_of_its_runs_is_what_they_ask_for(world: World, limit
     assert (job.cache_ttl, job.delete_after_secs) == (60, 5)
 
 
+def test_limits_and_priority_come_back_as_they_were_sent(world: World) -> None:
+    """What the command line writes into a metadata file and sends again: nothing changes on the way."""
+    limit = {
+        "concurrent_limit": 3,
+        "concurrency_time_window_s": 60,
+        "concurrency_key": "k-$workspace-$args[a.b]",
+    }
+    script = {"path": "u/alice/lim", "content": CODE, "language": "python3", "priority": 7, **limit}
+    step = {
+        "id": "a",
+        "value": {
+            "type": "rawscript",
+            "language": "python3",
+            "content": CODE,
+            "input_transforms": {},
+            "concurrent_limit": 1,
+            "concurrency_time_window_s": 5,
+            "custom_concurrency_key": "gate",
+        },
+    }
+    flow = {"path": "u/alice/flow", "summary": "", "value": {"modules": [step], "priority": 9, **limit}}
+    assert world.post("alice", "w/acme/scripts/create", script).status_code == 201
+    assert world.post("alice", "w/acme/flows/create", flow).status_code == 201
+
+    shown = world.get("alice", "w/acme/scripts/get/p/u/alice/lim").json()
+    value = world.get("alice", "w/acme/flows/get/u/alice/flow").json()["value"]
+
+    assert {name: shown[name] for name in ("priority", *limit)} == {"priority": 7, **limit}
+    assert {name: value[name] for name in ("priority", *limit)} == {"priority": 9, **limit}
+    asked = value["modules"][0]["value"]
+    assert {name: asked.get(name) for name in step["value"] if "concurr" in name} == {
+        "concurrent_limit": 1,
+        "concurrency_time_window_s": 5,
+        "custom_concurrency_key": "gate",
+    }
+
+
 def test_the_operator_sees_all_keys_and_may_prune_those_at_rest(world: World, limited: str) -> None:
     run(world, limited)
     assert world.get("root", "concurrency_groups/list").json() == [

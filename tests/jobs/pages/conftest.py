@@ -82,6 +82,7 @@ def finish(start: Callable[..., UUID]) -> Callable[..., UUID]:
         text: str | None = None,
         status: str = JobStatus.SUCCESS,
         log: str = "",
+        isolation: str | None = "namespaces",
         **given: Any,
     ) -> UUID:
         job_id = start(**given)
@@ -91,7 +92,11 @@ def finish(start: Callable[..., UUID]) -> Callable[..., UUID]:
         ]
         queue.append_log((claim.id, claim.attempt), log)
         completion = queue.Completion(
-            claim.id, claim.attempt, status, json.dumps(result) if text is None else text
+            claim.id,
+            claim.attempt,
+            status,
+            json.dumps(result) if text is None else text,
+            isolation=isolation,
         )
         assert queue.complete_jobs([completion]) == {job_id}
         return job_id

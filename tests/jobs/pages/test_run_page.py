@@ -185,6 +185,20 @@ def test_a_run_says_how_often_its_worker_died(browser_of, start):
 
 
 @pytest.mark.parametrize(
+    ("isolation", "says"),
+    [
+        ("namespaces", ">namespaces</a>"),
+        ("none", '<span class="tag warn">none</span></a>'),
+        (None, "no process of its own was started"),
+    ],
+)
+def test_a_run_says_which_isolation_it_ran_in(browser_of, finish, isolation, says):
+    page = browser_of("alice").get(url(finish(isolation=isolation))).content.decode()
+
+    assert says in page.partition("<dt>Isolation</dt>")[2].partition("</dd>")[0]
+
+
+@pytest.mark.parametrize(
     "word", ["", "result.json", "result.html", "file", "args.json", "log.txt", "state.json"]
 )
 def test_a_run_that_is_not_yours_to_see_does_not_exist(browser_of, alice, finish, word):
