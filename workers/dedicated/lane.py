@@ -2,8 +2,9 @@
 
 One task a lane. It records what has ended and claims what comes next in one statement (`JobQueue.exchange`), while the
 warm processes work on what they have; nothing is awaited for a single job. At low load the first hint is a claim, the
-first answer a completion, each a statement that does only that: there is no timer in between. Jobs that are more than a call of their script (a step of a
-flow, a concurrency limit, arguments that name secrets, ...) go the ordinary way, one by one, from the same claim.
+first answer a completion, each a statement that does only that: there is no timer in between. Jobs that are more than a
+call of their script (a step of a flow, a concurrency limit, arguments that name secrets, ...) go the ordinary way, one
+by one, from the same claim.
 
     pace.py        pure: how much at once
     held_jobs.py   the jobs from the claim to the result

@@ -99,6 +99,44 @@ def test_what_goes_wrong_behind_the_back_of_a_call_is_its_error(typescript: Warm
     assert heard.result("c") == "fine"
 
 
+def test_a_call_that_can_never_return_says_so_and_the_process_serves_others(typescript: Warm) -> None:
+    code = (
+        'import process from "node:process";\n'
+        "export async function main(how: string) {\n"
+        "  if (how === 'never') await new Promise(() => {});\n"
+        "  if (how === 'later') await new Promise((resolve) => setTimeout(resolve, 20));\n"
+        "  return [how, process.pid];\n"
+        "}\n"
+    )
+    hows = ["", "never", "never", "later", "never", ""]
+
+    heard = typescript.calls(code, *(call(str(x), {"how": how}, timeout_s=300) for x, how in enumerate(hows)))
+
+    for never in "124":
+        error = heard.error(never)
+        assert (error["name"], error["message"].split(":")[0]) == (
+            "NeverReturned",
+            "main waits for something that can no longer happen",
+        )
+    pid = heard.result("0")[1]
+    assert [heard.result(job) for job in "035"] == [["", pid], ["later", pid], ["", pid]]
+
+
+def test_a_call_that_never_returns_is_noticed_when_it_comes_alone(typescript: Warm) -> None:
+    async def act() -> list[Any]:
+        process = await typescript.start(
+            "export const main = (never: boolean) => (never ? new Promise(() => {}) : 1);\n"
+        )
+        heard = Heard()
+        for number, never in enumerate([True, False, True, True, False]):
+            process.send([call(str(number), {"never": never})], heard)
+            await heard.until(str(number))
+        await process.close()
+        return [heard.answers[str(number)].is_success for number in range(5)]
+
+    assert typescript.run(act()) == [False, True, False, False, True]
+
+
 def test_process_exit_ends_the_call_and_not_the_process(typescript: Warm) -> None:
     code = (
         'import process from "node:process";\n'

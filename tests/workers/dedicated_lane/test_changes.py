@@ -7,8 +7,11 @@ import pytest
 
 from tests.tenancy import make_account, make_workspace
 from tests.workers.dedicated_lane.conftest import TAG
+from workers import pg_runtimes
+from workers.dedicated import processes
 from workers.groups import configs
 from workspaces.access import Identity
+from workspaces.models import InstanceSetting
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,6 +43,29 @@ def test_new_variables_and_limits_of_the_group_reach_scripts_that_are_loaded(
     assert [result[:2] for result in first] == [[1, "eu"], [2, "eu"]]
     count, _, limit = wait_until(
         lambda: next((one for one in outcomes([run(script)]) if one[1] == "us"), None), timeout_s=40
+    )
+    assert (count, limit) == (1, 99)
+
+
+def test_new_limits_of_the_instance_reach_scripts_that_are_loaded(
+    deploy: Any, run: Any, start: Any, outcomes: Any, wait_until: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(pg_runtimes, "_SETTINGS_AGE_S", 0.05)
+    monkeypatch.setattr(processes, "_LIMITS_AGE_S", 0.05)
+    code = (
+        "import resource\nn = 0\n"
+        "def main():\n    global n\n    n += 1\n"
+        "    return [n, resource.getrlimit(resource.RLIMIT_NOFILE)[0]]\n"
+    )
+    script = deploy(code)
+    start()
+    before = outcomes([run(script), run(script)])
+
+    InstanceSetting.objects.update_or_create(name="job_limits", defaults={"value": {"open_files": 99}})
+
+    assert [count for count, _ in before] == [1, 2] and before[0][1] != 99
+    count, limit = wait_until(
+        lambda: next((one for one in outcomes([run(script)]) if one[1] == 99), None), timeout_s=40
     )
     assert (count, limit) == (1, 99)
 

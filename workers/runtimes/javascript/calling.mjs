@@ -18,6 +18,11 @@ class Refusal extends Error {
   }
 }
 
+function neverReturned(name) {
+  const why = "waits for something that can no longer happen: nothing is left to do, and it has not returned";
+  return new Refusal("NeverReturned", `${name} ${why}`);
+}
+
 async function load() {
   if (Bun) {
     try {

@@ -3,9 +3,12 @@
 
 const [CALLS, ANSWERS, LOG] = [3, 4, 5];
 const MOST_TOKENS = 10_000;
+const LONG_MS = 100;
+// Ours, whatever the script puts in their place.
+const { setTimeout, clearTimeout, setImmediate } = globalThis;
 const encoder = new TextEncoder();
 const opened = new Map();
-let current = null; // the call that runs: how to end it
+let current = null; // the call that runs: how to end it, and its function's name
 let lastEnvironment = {};
 const ownEnvironment = Deno ? Deno.env.toObject() : { ...process.env };
 
@@ -50,10 +53,62 @@ function say(number) {
 
 const leave = Deno ? Deno.exit.bind(Deno) : process.exit.bind(process);
 
+/**
+ * What comes over the pipe. While a call takes long nothing of ours keeps the event loop busy, so that it is noticed when
+ * nothing is left to do.
+ */
 async function* chunks() {
-  if (Bun) yield* Bun.file(CALLS).stream();
-  else if (Deno) yield* file(CALLS).readable;
-  else yield* fs().createReadStream("", { fd: CALLS });
+  if (Bun) return yield* chunksOfStream();
+  const place = new Uint8Array(65_536);
+  for (let length; (length = await read(place)); ) yield place.subarray(0, length);
+}
+
+async function read(place) {
+  if (Deno) return file(CALLS).read(place);
+  for (;;) {
+    const [error, length] = await new Promise((resolve) =>
+      fs().read(CALLS, place, 0, place.length, null, (...told) => resolve(told)),
+    );
+    if (!error) return length;
+    if (error.code !== "EAGAIN" && error.code !== "EINTR") throw error;
+    await new Promise((resolve) => setTimeout(resolve, 1)); // the script made the pipe non-blocking
+  }
+}
+
+/**
+ * Bun's stream sees a line 0.1 ms sooner than such a read does, but counts as something to do; so it is let go for the
+ * rest of a call that takes long. All that it has read is taken from it at once: nothing is lost then.
+ */
+async function* chunksOfStream() {
+  const come = []; // null: the end
+  let reader = null;
+  let coming = null;
+  const listen = () => {
+    reader ??= Bun.file(CALLS).stream().getReader();
+    const from = reader;
+    coming ??= from.read().then(({ value, done }) => {
+      if (from !== reader) return;
+      coming = null;
+      come.push(done ? null : value);
+      if (!done) listen();
+    });
+  };
+  const letGo = () => {
+    const from = reader;
+    reader = coming = null;
+    from?.cancel().catch(() => {});
+  };
+  for (;;) {
+    while (come.length === 0) {
+      listen();
+      await coming;
+    }
+    const chunk = come.shift();
+    if (chunk === null) return;
+    const timer = setTimeout(letGo, LONG_MS).unref();
+    yield chunk;
+    clearTimeout(timer);
+  }
 }
 
 async function serve() {
@@ -92,8 +147,8 @@ async function one(module, number, line, nextNumber) {
   let text;
   try {
     text = await new Promise((resolve, reject) => {
-      current = { resolve, reject };
       const told = JSON.parse(line);
+      current = { resolve, reject, name: told.main.name };
       setEnvironment(told.env);
       const asked = { args: told.args, main: told.main, preprocessor: told.pre };
       perform(module, asked, (args) => answer(number, "A", args)).then(resolve, reject);
@@ -184,7 +239,15 @@ function onStray(error) {
   if (!(error instanceof Exited)) current?.reject(error);
 }
 
+/** Nothing is left to do: what a call waits for cannot happen any more. */
+function onIdle(event) {
+  if (current === null) return;
+  event?.preventDefault?.(); // Deno would end; the others do unless there is something new
+  setImmediate(current.reject, neverReturned(current.name));
+}
+
 if (Deno) {
+  addEventListener("beforeunload", onIdle);
   addEventListener("unhandledrejection", (event) => {
     event.preventDefault();
     onStray(event.reason);
@@ -194,6 +257,7 @@ if (Deno) {
     onStray(event.error);
   });
 } else {
+  process.on("beforeExit", onIdle);
   process.on("unhandledRejection", onStray);
   process.on("uncaughtException", onStray);
 }

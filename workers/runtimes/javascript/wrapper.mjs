@@ -27,8 +27,7 @@ function exit(code) {
 }
 
 function unanswered() {
-  const why = "waits for something that can no longer happen: nothing is left to do, and it has not returned";
-  fail(new Refusal("NeverReturned", `${job.main.name} ${why}`));
+  fail(neverReturned(job.main.name));
 }
 
 if (Deno) {
