@@ -167,6 +167,26 @@ def scalar(statement: str, parameters: Sequence[Any] = ()) -> Any:
     return rows(statement, parameters)[0][0]
 
 
+def preview(code: str, *, language: str, **given: Any) -> Any:
+    """A `jobs.queue.JobRequest` for `code`, as the editor's test button makes it; `given` are further fields of it."""
+    from jobs import queue
+
+    return queue.JobRequest(
+        **{
+            "workspace_id": WORKSPACE,
+            "kind": "preview",
+            "tag": language,
+            "created_by": "admin",
+            "permissioned_as": "u/admin",
+            "permissioned_as_email": "admin@windmill.dev",
+            "args": {},
+            "raw_code": code,
+            "language": language,
+            **given,
+        }
+    )
+
+
 def queue_many(
     count: int,
     *,

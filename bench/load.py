@@ -77,19 +77,7 @@ def _probe() -> list[float]:
 def _push(tag: str) -> UUID:
     from jobs import queue
 
-    return queue.push_job(
-        queue.JobRequest(
-            workspace_id=QUIET,
-            kind="preview",
-            tag=tag,
-            created_by="admin",
-            permissioned_as="u/admin",
-            permissioned_as_email="admin@windmill.dev",
-            args={},
-            raw_code=harness.NOOP["bash"],
-            language="bash",
-        )
-    )
+    return queue.push_job(harness.preview(harness.NOOP["bash"], language="bash", workspace_id=QUIET, tag=tag))
 
 
 def _ended() -> int:

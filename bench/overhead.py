@@ -95,17 +95,7 @@ def _round_trips(language: str, count: int) -> tuple[float, float]:
     """From the push to the moment a watcher knows the result, one job at a time."""
     from jobs import queue
 
-    request = queue.JobRequest(
-        workspace_id=harness.WORKSPACE,
-        kind="preview",
-        tag=language,
-        created_by="admin",
-        permissioned_as="u/admin",
-        permissioned_as_email="admin@windmill.dev",
-        args={},
-        raw_code=harness.NOOP[language],
-        language=language,
-    )
+    request = harness.preview(harness.NOOP[language], language=language)
     waiter = harness.ResultWaiter()
     spent = []
     for _ in range(count):
@@ -121,17 +111,7 @@ def _phases(count: int) -> list[list[Any]]:
     """Where the time of one Python job on an idle worker goes, by the clock of this machine, one job at a time."""
     from jobs import queue
 
-    request = queue.JobRequest(
-        workspace_id=harness.WORKSPACE,
-        kind="preview",
-        tag="python3",
-        created_by="admin",
-        permissioned_as="u/admin",
-        permissioned_as_email="admin@windmill.dev",
-        args={},
-        raw_code=TELLS_ITS_START,
-        language="python3",
-    )
+    request = harness.preview(TELLS_ITS_START, language="python3")
     waiter = harness.ResultWaiter()
     moments = []
     for _ in range(count + 20):

@@ -105,19 +105,7 @@ def run(arguments: list[str]) -> None:
 
 
 def _ordinary(count: int) -> list[Any]:
-    from jobs import queue
-
-    request = queue.JobRequest(
-        workspace_id=harness.WORKSPACE,
-        kind="preview",
-        tag="python3",
-        created_by="admin",
-        permissioned_as="u/admin",
-        permissioned_as_email="admin@windmill.dev",
-        args={},
-        raw_code=CODE,
-        language="python3",
-    )
+    request = harness.preview(CODE, language="python3")
     with harness.worker(slots=SLOTS):
         waits = _starts(request)
     return [

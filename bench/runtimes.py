@@ -202,18 +202,7 @@ def _round_trips(case: Case, lock: str | None, count: int) -> tuple[float, float
     """From the push to the moment a watcher knows the result, one job at a time."""
     from jobs import queue
 
-    request = queue.JobRequest(
-        workspace_id=harness.WORKSPACE,
-        kind="preview",
-        tag=case.language,
-        created_by="admin",
-        permissioned_as="u/admin",
-        permissioned_as_email="admin@windmill.dev",
-        args=case.args,
-        raw_code=case.code,
-        raw_lock=lock,
-        language=case.language,
-    )
+    request = harness.preview(case.code, language=case.language, args=case.args, raw_lock=lock)
     waiter = harness.ResultWaiter()
     spent: list[float] = []
     warm_at = time.perf_counter() + WARM_UP_S

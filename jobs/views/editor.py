@@ -17,7 +17,7 @@ from jobs.shapes import JobRow, hash_hex
 from jobs.signatures import infer_schema
 from jobs.starters import starters
 from jobs.views import lock_state
-from jobs.views.endpoints import Answer, endpoint, object_of, text_of
+from jobs.views.endpoints import Answer, endpoint, number_of, object_of, text_of, texts_of
 from workspaces import pages
 from workspaces.access import Caller, Right
 from workspaces.errors import BadRequest, NotFound
@@ -307,10 +307,10 @@ def draft_from(path: str, value: dict[str, Any], live: Script | None) -> scripts
             text_of(value, "language"), text_of(value, "content"), previous=object_of(value, "schema") or None
         ).schema,
         tag=text_of(value, "tag") or None,
-        timeout_s=_number(value, "timeout"),
-        priority=_number(value, "priority"),
-        envs=_texts(value, "envs"),
-        labels=_texts(value, "labels"),
+        timeout_s=number_of(value, "timeout"),
+        priority=number_of(value, "priority"),
+        envs=texts_of(value, "envs"),
+        labels=texts_of(value, "labels"),
         is_template=live.is_template if live else False,
         visible_to_runner_only=live.visible_to_runner_only if live else None,
         on_behalf_of_email=live.on_behalf_of_email if live else None,
@@ -328,7 +328,7 @@ def _with_concurrency(extra: dict[str, Any], value: dict[str, Any]) -> dict[str,
     wished = {name: extra.get(name) for name in CONCURRENCY if name not in value}
     for name, least in (("concurrent_limit", 1), ("concurrency_time_window_s", 0)):
         if name in value:
-            number = wished[name] = _number(value, name)
+            number = wished[name] = number_of(value, name)
             if number is not None and number < least:
                 raise BadRequest(f"{name} is {number}; expected {least} or more, or nothing")
     if "concurrency_key" in value:
@@ -337,24 +337,6 @@ def _with_concurrency(extra: dict[str, Any], value: dict[str, Any]) -> dict[str,
         wished = {}  # nothing to be counted in a window or by a key
     kept = {name: given for name, given in extra.items() if name not in CONCURRENCY}
     return kept | {name: given for name, given in wished.items() if given is not None}
-
-
-def _number(value: dict[str, Any], name: str) -> int | None:
-    given = value.get(name)
-    if given in (None, ""):
-        return None
-    if isinstance(given, bool) or not isinstance(given, int):
-        raise BadRequest(f"{name} should be a whole number")
-    return given
-
-
-def _texts(value: dict[str, Any], name: str) -> list[str] | None:
-    given = value.get(name)
-    if given is None:
-        return None
-    if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
-        raise BadRequest(f"{name} should be a list of texts")
-    return given
 
 
 def _hash_of(body: dict[str, Any], name: str) -> int | None:

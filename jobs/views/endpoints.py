@@ -62,6 +62,26 @@ def text_of(body: dict[str, Any], name: str, default: str = "") -> str:
     return value
 
 
+def number_of(body: dict[str, Any], name: str) -> int | None:
+    """A whole number of the body; None when it is missing or empty. Raises BadRequest for any other kind of value."""
+    value = body.get(name)
+    if value in (None, ""):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadRequest(f"{name} should be a whole number")
+    return value
+
+
+def texts_of(body: dict[str, Any], name: str) -> list[str] | None:
+    """A list of texts of the body; None when it is missing. Raises BadRequest for any other kind of value."""
+    value = body.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise BadRequest(f"{name} should be a list of texts")
+    return value
+
+
 def object_of(body: dict[str, Any], name: str) -> dict[str, Any]:
     """An object field of the body; {} when it is missing. Raises BadRequest for any other kind of value."""
     value = body.get(name)

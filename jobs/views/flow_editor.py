@@ -21,7 +21,7 @@ from jobs.payloads import Payload
 from jobs.shapes import JobRow
 from jobs.signatures import infer_schema
 from jobs.views.editor import iso, owners_for, user_part
-from jobs.views.endpoints import Answer, endpoint, object_of, text_of
+from jobs.views.endpoints import Answer, endpoint, number_of, object_of, text_of, texts_of
 from workspaces import pages
 from workspaces.access import Caller, Right
 from workspaces.errors import BadRequest, NotFound
@@ -301,31 +301,13 @@ def draft_from(path: str, value: dict[str, Any], live: Flow | None) -> deployed.
         description=text_of(value, "description"),
         schema=object_of(value, "schema") or None,
         tag=text_of(value, "tag") or None,
-        timeout_s=_number(value, "timeout"),
-        priority=_number(value, "priority"),
-        labels=_texts(value, "labels"),
+        timeout_s=number_of(value, "timeout"),
+        priority=number_of(value, "priority"),
+        labels=texts_of(value, "labels"),
         visible_to_runner_only=live.visible_to_runner_only if live else None,
         on_behalf_of_email=live.on_behalf_of_email if live else None,
         extra=dedicated.wished(live.extra if live else {}, value.get("dedicated_worker")),
     )
-
-
-def _number(value: dict[str, Any], name: str) -> int | None:
-    given = value.get(name)
-    if given in (None, ""):
-        return None
-    if isinstance(given, bool) or not isinstance(given, int):
-        raise BadRequest(f"{name} should be a whole number")
-    return given
-
-
-def _texts(value: dict[str, Any], name: str) -> list[str] | None:
-    given = value.get(name)
-    if given is None:
-        return None
-    if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
-        raise BadRequest(f"{name} should be a list of texts")
-    return given
 
 
 def _version_of(body: dict[str, Any]) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -18,11 +17,11 @@ from jobs.signatures.syntax_trees import plain_lines
 from workers.cache import Cache
 from workers.runtimes.base import Execution, ExecutionFailed, LogSink, Outcome, Site, WarmProgram
 from workers.runtimes.javascript import call, deno_failures, outcome
-from workers.runtimes.javascript.npm import FROM_WORKER, npmrc
+from workers.runtimes.javascript.npm import npmrc
 from workers.runtimes.javascript.npm_failures import dependency_error
 from workers.runtimes.javascript.npm_lock import EMPTY
 from workers.runtimes.program_runs import run_program
-from workers.runtimes.tool_runs import run_tool
+from workers.runtimes.tool_runs import network_environment, run_tool
 from workers.runtimes.tools import ToolSpec
 from workers.sandbox import Program
 
@@ -213,5 +212,4 @@ def _import_map(execution: Execution) -> str:
 
 
 def _tool_environment() -> dict[str, str]:
-    env = {name: value for name in FROM_WORKER if (value := os.environ.get(name))}
-    return {**env, **_ENV}
+    return network_environment() | _ENV

@@ -29,7 +29,7 @@ from jobs.dependencies import go as modules
 from jobs.signatures import go as signature
 from workers.cache import Cache
 from workers.runtimes.base import ExecutionFailed, LogSink, Registries, Site
-from workers.runtimes.tool_runs import ToolEnded, run_tool
+from workers.runtimes.tool_runs import ToolEnded, network_environment, run_tool
 from workers.runtimes.tools import ToolSpec
 
 GO = ToolSpec(
@@ -253,19 +253,7 @@ def _environment(
     if registries is None:
         # Nor write: an index of each module would go into the build cache, under the folder that the module is in.
         return env | {"GOPROXY": "off", "GODEBUG": "goindex=0"}
-    env |= {
-        name: value
-        for name in (
-            "HTTP_PROXY",
-            "HTTPS_PROXY",
-            "NO_PROXY",
-            "http_proxy",
-            "https_proxy",
-            "no_proxy",
-            "SSL_CERT_FILE",
-        )
-        if (value := os.environ.get(name))
-    }
+    env |= network_environment()
     if registries.go_proxy:
         # What a private proxy has is unknown to the public database of checksums, and none of its business.
         env |= {"GOPROXY": registries.go_proxy, "GOSUMDB": "off"}

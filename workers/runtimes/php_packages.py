@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +12,7 @@ from pathlib import Path
 from jobs.dependencies.php import join_lock, split_lock
 from workers.cache import Cache
 from workers.runtimes.base import ExecutionFailed, LogSink, Site
-from workers.runtimes.tool_runs import ToolEnded, run_tool
+from workers.runtimes.tool_runs import ToolEnded, network_environment, run_tool
 from workers.runtimes.tools import Tool, ToolSpec, find
 
 COMPOSER = ToolSpec(
@@ -92,19 +91,6 @@ class Packages:
                 f"The script needs Composer for its packages, and this worker has none. {COMPOSER.install}."
             )
             raise ExecutionFailed({"name": "DependencyError", "message": message})
-        env = {
-            name: value
-            for name in (
-                "HTTP_PROXY",
-                "HTTPS_PROXY",
-                "NO_PROXY",
-                "http_proxy",
-                "https_proxy",
-                "no_proxy",
-                "SSL_CERT_FILE",
-            )
-            if (value := os.environ.get(name))
-        }
         return await run_tool(
             self._site,
             [

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from workers.runtimes.base import ExecutionFailed, LogSink, Registries
+from workers.runtimes.tool_runs import network_environment
 from workers.runtimes.tools import ToolSpec
 
 UV = ToolSpec(name="uv", programs=("uv",), install="pip install uv (it is in requirements.txt)")
@@ -16,20 +17,6 @@ UV = ToolSpec(name="uv", programs=("uv",), install="pip install uv (it is in req
 REGISTRY_TIMEOUT_S = 20.0  # for one answer, or a piece of a download; asked twice at most
 _RETRIES = 1
 _LAST_LINES = 15
-# How the worker itself reaches the network.
-_FROM_WORKER = (
-    *(
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "ALL_PROXY",
-        "NO_PROXY",
-        "http_proxy",
-        "https_proxy",
-        "all_proxy",
-        "no_proxy",
-    ),
-    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
-)
 _CERTIFICATES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -71,8 +58,7 @@ def arguments(uv: Path, *command: str) -> list[str]:
 
 def environment(registries: Registries, *, timeout_s: float, cache: str) -> dict[str, str]:
     """The environment of uv: where packages come from, and how long it waits for them. `cache` is its own folder."""
-    env = {name: value for name in _FROM_WORKER if (value := os.environ.get(name))}
-    env |= {
+    env = network_environment() | {
         "UV_HTTP_TIMEOUT": str(max(1, round(timeout_s))),
         "UV_HTTP_CONNECT_TIMEOUT": str(max(1, round(timeout_s))),
         "UV_HTTP_RETRIES": str(_RETRIES),

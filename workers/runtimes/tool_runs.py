@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import asyncio
 import os
 from collections.abc import Coroutine, Mapping, Sequence
@@ -14,6 +15,12 @@ from workers.runtimes.output import STREAM_PREFIX, OutputPump
 from workers.sandbox import Ended, Program, ProgramTimedOut
 
 OUTPUT_BYTES = 200_000
+# How the worker itself reaches the network. Each tool reads those that it knows.
+_NETWORK_VARIABLES = (
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
+)
 _LOOK_S = 0.25  # how often is looked at what a tool wrote
 _OF_FREE = 0.9  # of the disk's free space, and of the files that it has room for, that one tool may take
 _MOST_FILES = 2_000_000
@@ -26,6 +33,11 @@ class ToolEnded:
     exit_code: int
     output: str  # the end of what it printed, of both streams: OUTPUT_BYTES at most
     values: Mapping[str, bytes]  # its result files by kind, those that it wrote
+
+
+def network_environment() -> dict[str, str]:
+    """The worker's own variables by which a tool that downloads finds its way: proxies, and whose certificates count."""
+    return {name: value for name in _NETWORK_VARIABLES if (value := os.environ.get(name))}
 
 
 async def run_tool(

@@ -203,20 +203,15 @@ class GroupForm(PageForm):
     )
     LIMITS = JSON_NAMES
     NUMBERS = ("periodic_script_interval_seconds", "min_alive_workers_alert_threshold")
+    AS_GIVEN = ("priority_tags", "native_mode", "init_bash", "periodic_script_bash")
     # Which field an error of the domain belongs to, by what its message holds; longer names first.
     HINTS = {
         **{f"job_limits.{name}": name for name in JSON_NAMES},
-        "periodic_script_interval_seconds": "periodic_script_interval_seconds",
-        "periodic_script_bash": "periodic_script_bash",
-        "min_alive_workers_alert_threshold": "min_alive_workers_alert_threshold",
-        "additional_python_paths": "additional_python_paths",
-        "pip_local_dependencies": "pip_local_dependencies",
-        "env_vars_allowlist": "env_vars_allowlist",
-        "env_vars_static": "env_vars_static",
+        **{
+            name: name
+            for name in sorted((*LISTS, *NUMBERS, *AS_GIVEN, "env_vars_static"), key=len, reverse=True)
+        },
         "dedicated_worker": "dedicated_workers",
-        "priority_tags": "priority_tags",
-        "worker_tags": "worker_tags",
-        "init_bash": "init_bash",
         "network": "no_network",
     }
 
@@ -235,10 +230,7 @@ class GroupForm(PageForm):
         said: dict[str, Any] = {
             **{name: data[name] for name in self.LISTS},
             **{name: _plain(data[name]) for name in self.NUMBERS},
-            **{
-                name: data[name]
-                for name in ("priority_tags", "native_mode", "init_bash", "periodic_script_bash")
-            },
+            **{name: data[name] for name in self.AS_GIVEN},
             "env_vars_static": self._variables(data["env_vars_static"]),
             "network": "none" if data["no_network"] else None,
             "job_limits": {name: _plain(data[name]) for name in self.LIMITS if data[name] is not None},
@@ -252,22 +244,8 @@ class GroupForm(PageForm):
     @property
     def kept(self) -> dict[str, str]:
         """What the configuration says beyond the form, as JSON texts."""
-        shown = {
-            *self.LISTS,
-            *self.NUMBERS,
-            "priority_tags",
-            "native_mode",
-            "init_bash",
-            "periodic_script_bash",
-        }
-        shown |= {
-            "env_vars_static",
-            "network",
-            "job_limits",
-            "dedicated_workers",
-            "dedicated_worker",
-            "cache_clear",
-        }
+        shown = {*self.LISTS, *self.NUMBERS, *self.AS_GIVEN, "env_vars_static", "network", "job_limits"}
+        shown |= {"dedicated_workers", "dedicated_worker", "cache_clear"}
         return {name: json.dumps(value) for name, value in self.current.items() if name not in shown}
 
     def _variables(self, rows: list[Pair]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from workers.cache import Cache
 from workers.runtimes.base import Execution, Limits, LogSink, Registries, Site
 from workers.runtimes.javascript import npm_failures
 from workers.runtimes.javascript.npm_lock import NpmLock, names
-from workers.runtimes.tool_runs import run_tool
+from workers.runtimes.tool_runs import network_environment, run_tool
 from workers.runtimes.tools import Tool
 
 REGISTRY_TIMEOUT_S = 10.0  # without a byte; asked twice
@@ -25,11 +25,6 @@ _RESOLVE_TIMEOUT_S = 180.0
 _INSTALL_TIMEOUT_S = 600.0
 _FORMAT = 1  # of an installation: a change of how it is made makes all of them anew
 _INSTALL = ("install", "--ignore-scripts", "--no-progress", "--linker=hoisted")
-# How the worker itself reaches the network.
-FROM_WORKER = (
-    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
-    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
-)
 QUIET = {
     "DO_NOT_TRACK": "1",
     "BUN_ENABLE_CRASH_REPORTING": "0",
@@ -111,9 +106,8 @@ class Npm:
         log.write(f"installed {_listed(lock)} in {time.monotonic() - began:.1f} s\n")
 
     def _environment(self, cache: str) -> Mapping[str, str]:
-        env = {name: value for name in FROM_WORKER if (value := os.environ.get(name))}
         return {
-            **env,
+            **network_environment(),
             **QUIET,
             "BUN_INSTALL_CACHE_DIR": cache,  # beside what is installed from it, so that nothing is copied
             "BUN_CONFIG_HTTP_IDLE_TIMEOUT": str(max(1, round(self._registry_timeout_s))),
