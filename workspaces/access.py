@@ -67,9 +67,14 @@ class Identity:
         if not self.super_admin or self.is_job:
             raise PermissionDenied("this needs a superadmin of the instance")
 
+    @property
+    def operates(self) -> bool:
+        """Is this somebody who runs the instance, superadmin or devops? Their jobs do not, whoever wrote their code."""
+        return (self.super_admin or self.devops) and not self.is_job
+
     def require_devops(self) -> None:
-        """Read-only view of the instance: superadmins and devops."""
-        if not (self.super_admin or self.devops) or self.is_job:
+        """Raises PermissionDenied unless superadmin or devops (and never for a job token)."""
+        if not self.operates:
             raise PermissionDenied("this needs a superadmin or devops role on the instance")
 
     def require_scope(self, domain: str, action: str, path: str | None = None) -> None:

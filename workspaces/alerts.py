@@ -59,7 +59,7 @@ def list_alerts(by: Identity, *, acknowledged: bool | None = None) -> QuerySet[A
 
 def pending(by: Identity) -> list[Alert]:
     """What is wrong now and nobody has acknowledged, oldest first; nothing for those who do not operate the instance."""
-    if not (by.super_admin or by.devops):
+    if not by.operates:
         return []
     rows = Alert.objects.exclude(raised_at=None).filter(resolved_at=None, acknowledged=False)
     return list(rows.order_by("id")[:100])

@@ -39,7 +39,7 @@ class ListWorkers(WorkersView):
             where=["ping_at > statement_timestamp() - make_interval(secs => %s)"],
             params=[int(raw)],
         )
-        reveal = self.identity.super_admin or self.identity.devops
+        reveal = self.identity.operates
         page = rows[page_bounds(request)]
         return Response([worker_json(row, last_ping_s=float(row.ago_s), reveal=reveal) for row in page])
 
@@ -106,8 +106,9 @@ class CustomTags(WorkersView):
         if workspace:
             return Response(tags.custom_tags_for(workspace))
         # A restriction names workspaces, which is no business of everybody's.
-        may_see = self.identity.super_admin or self.identity.devops
-        shows_restrictions = may_see and flag(request, "show_workspace_restriction", default=False)
+        shows_restrictions = self.identity.operates and flag(
+            request, "show_workspace_restriction", default=False
+        )
         return Response([tag.text if shows_restrictions else tag.name for tag in tags.custom_tags()])
 
 

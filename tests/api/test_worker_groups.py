@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from jobs.models import WorkerPing
-from tests.api.conftest import World
+from tests.api.conftest import RunningJob, World
 from tests.tenancy import make_account, token_for
-from workspaces.models import AuditEntry
+from workspaces.models import Account, AuditEntry
 
 CONFIG = {
     "worker_tags": ["gpu"],
@@ -53,6 +54,19 @@ def test_others_see_the_groups_and_their_tags_but_no_secrets(ops: World) -> None
             },
         }
     ]
+
+
+def test_a_job_of_a_superadmin_does_not_operate_the_instance(
+    ops: World, running_job: RunningJob, client: Client
+) -> None:
+    Account.objects.filter(pk="alice@example.com").update(super_admin=True)
+    client.cookies["token"] = ops.tokens["job"] = running_job("alice")
+    group = "/w/acme/workers/groups/gpu/"
+
+    assert b"s3cret" not in client.get(group).content
+    assert client.get(group).status_code == 200 and client.post(f"{group}restart/").status_code == 403
+    assert ops.get("job", "configs/list_worker_groups").status_code == 403
+    assert ops.post("job", "settings/restart_worker_group/gpu").status_code == 403
 
 
 def test_what_has_no_effect_is_told_in_the_answer(ops: World) -> None:

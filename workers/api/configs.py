@@ -31,7 +31,7 @@ class ListWorkerGroups(ConfigsView):
     @extend_schema(operation_id="listWorkerGroups", tags=["config"], responses=Config(many=True))
     def get(self, request: Request) -> Response:
         found = configs.list_groups()
-        if not (self.identity.super_admin or self.identity.devops):
+        if not self.identity.operates:
             for group in found:
                 group["config"] = schema.without_secrets(group["config"])
         return Response(found)

@@ -146,14 +146,11 @@ def delete(*, name: str, actor: Identity) -> None:
 
 def clear_caches(*, name: str, actor: Identity) -> Change:
     """Have the group's workers leave, and start again with an empty cache folder. Raises as `update` does."""
-    config = get(name) or {}
-    count = config.get("cache_clear")
+    config = get(name)
+    count = (config or {}).get("cache_clear")
     count = count + 1 if isinstance(count, int) else 1
     return update(
-        name=name,
-        config={**config, "cache_clear": count},
-        actor=actor,
-        seen=fingerprint(config) if config else None,
+        name=name, config={**(config or {}), "cache_clear": count}, actor=actor, seen=fingerprint(config)
     )
 
 

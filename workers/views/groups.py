@@ -14,7 +14,6 @@ from workers.fleet import live_workers, restarts, worker_list
 from workers.groups import changes, configs, schema
 from workers.groups.changes import ShownChange
 from workers.views.group_form import GroupForm
-from workers.views.workers import operates
 from workspaces import pages
 from workspaces.access import Caller
 from workspaces.errors import Conflict, DomainError
@@ -77,7 +76,7 @@ def group(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
     config = configs.get(name)
     if request.method == "POST":
         caller.identity.require_devops()
-    if not operates(caller):
+    if not caller.identity.operates:
         return _read_only(request, caller, name, config)
     seen = request.POST.get("seen", configs.fingerprint(config))
     form = GroupForm(request.POST or None, current=config)

@@ -12,7 +12,6 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from jobs import tags as job_tags
 from workers.fleet import custom_tags
 from workers.views.group_form import LinesField
-from workers.views.workers import operates
 from workspaces import pages
 from workspaces.access import Caller
 from workspaces.custom_tags import CustomTag, parse
@@ -72,13 +71,13 @@ def _list_url(caller: Caller) -> str:
 @workspace_page
 def tag_list(request: HttpRequest, caller: Caller) -> HttpResponse:
     """/w/<workspace>/workers/tags/?q=&all=: all tags for those who run the instance, the workspace's own for others."""
-    tags = custom_tags.list_tags() if operates(caller) else []
+    tags = custom_tags.list_tags() if caller.identity.operates else []
     search = request.GET.get("q", "").strip()[:_LONGEST_SEARCH].lower()
     found = [row for row in tags if row.matches(search)]
     limit = len(found) if request.GET.get("all") else _PAGE_SIZE
     context = {
         "caller": caller,
-        "operates": operates(caller),
+        "operates": caller.identity.operates,
         "may_write": caller.is_super_admin,
         "has_tags": bool(tags),
         "is_large": len(tags) > _PAGE_SIZE,

@@ -26,11 +26,6 @@ class ListedGroup(NamedTuple):
     more: int  # workers that match and are not listed
 
 
-def operates(caller: Caller) -> bool:
-    """Whether the caller may change what concerns the whole instance: worker groups and the list of workers."""
-    return caller.identity.super_admin or caller.identity.devops
-
-
 @require_safe
 @workspace_page
 def workers(request: HttpRequest, caller: Caller) -> HttpResponse:
@@ -67,7 +62,7 @@ def workers(request: HttpRequest, caller: Caller) -> HttpResponse:
         + pages.clean_query(
             {"group": "" if is_large else chosen, "limit": limit if limit > PAGE_SIZE else ""}
         ),
-        "operates": operates(caller),
+        "operates": caller.identity.operates,
         "alerts": alerts.pending(caller.identity),
         "drawer": None,
         "workspace_id": caller.workspace_id,

@@ -50,6 +50,32 @@ def test_a_change_of_a_group_that_was_deleted_meanwhile_leaves_nothing_behind(ro
 
 
 @pytest.mark.django_db(transaction=True)
+def test_clearing_caches_takes_nothing_back_that_somebody_saves_at_that_moment(
+    root: Identity, wait_until: Callable[..., Any]
+) -> None:
+    configs.update(name="gpu", config={}, actor=root)
+    refused = []
+
+    def clear() -> None:
+        try:
+            configs.clear_caches(name="gpu", actor=root)
+        except Conflict as exc:
+            refused.append(exc.message)
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=clear)
+    with transaction.atomic():
+        Config.objects.select_for_update().get(pk="worker__gpu")
+        thread.start()
+        wait_until(_somebody_waits)
+        Config.objects.update(config={"worker_tags": ["gpu"]})
+    thread.join(10)
+
+    assert len(refused) == 1 and configs.get("gpu") == {"worker_tags": ["gpu"]}
+
+
+@pytest.mark.django_db(transaction=True)
 def test_custom_tags_that_two_add_at_once_are_both_there(
     root: Identity, wait_until: Callable[..., Any]
 ) -> None:
