@@ -101,7 +101,11 @@ class Packages:
                 *_QUIET,
             ],
             # It refuses plugins of root otherwise by asking; here it is nobody in particular.
-            env={**env, "COMPOSER_ALLOW_SUPERUSER": "1", "COMPOSER_MAX_PARALLEL_HTTP": "6"},
+            env={
+                **network_environment(),
+                "COMPOSER_ALLOW_SUPERUSER": "1",
+                "COMPOSER_MAX_PARALLEL_HTTP": "6",
+            },
             files=files,
             result_files={"L": "composer.lock"},
             writable=writable or (),
