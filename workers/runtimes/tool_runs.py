@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import asyncio
 import os
 from collections.abc import Coroutine, Mapping, Sequence
