@@ -249,7 +249,8 @@ class Bun:
         if problem:
             # It runs from its files then, slower to start. If it is the script that is wrong it says so when it runs.
             for left in folder.glob(f"{_BUNDLE}*"):
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
+                # What runs while bundling (macros) may have put anything there.
+                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
 
 
 @dataclass(frozen=True, kw_only=True)
