@@ -28,6 +28,7 @@ WORKSPACE = "admins"
 CHECKER = "isolation_check"  # who started the jobs
 CLAIM_TIMEOUT_S = 30.0  # until a worker takes a job that waits
 START_TIMEOUT_S = 60.0  # of a worker of our own
+MOST_NAMED = 20  # workers in a sentence
 _POLL_S = 0.02
 
 
@@ -97,7 +98,10 @@ def live_workers(
     known = sorted(WorkerPing.objects.filter(state="running").values_list("worker", flat=True))
     if not known:
         raise CannotCheck("No worker is running. Start one, or let this command do it: --here")
-    raise CannotCheck(f"No running worker has the {' and the '.join(asked)}; running are {', '.join(known)}")
+    more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
+    raise CannotCheck(
+        f"No running worker has the {' and the '.join(asked)}; running are {', '.join(known[:MOST_NAMED])}{more}"
+    )
 
 
 def surroundings_here(names: Sequence[str] = ()) -> Surroundings:
