@@ -229,10 +229,10 @@ class Worker:
                 await self._all_done()
                 await self._queue.leave()
         except (TimeoutError, QueueAway):
-            if held := [*self._held, *(lease for lease, _ in self._lanes.leases())]:
+            if left := [*self._held, *(lease for lease, _ in self._lanes.leases())]:
                 logger.error(
                     "left without recording jobs=%s: the database was away for more than %s s; they will be restarted",
-                    ",".join(str(job_id) for job_id, _ in held),
+                    ",".join(str(job_id) for job_id, _ in left),
                     RECORD_LIMIT_S,
                 )
                 return 1
