@@ -1,5 +1,6 @@
 """WM_TOKEN: what is signed here is what the library reads, and would have written."""
 
+import time
 from uuid import UUID
 
 import jwt
@@ -50,3 +51,12 @@ def test_another_secret_makes_another_signature(settings: object) -> None:
 
     with pytest.raises(NotSignedIn):
         job_tokens.read(token)
+
+
+def test_a_worker_whose_clock_is_ahead_makes_tokens_that_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead = time.time() + 50
+    with monkeypatch.context() as clock:
+        clock.setattr(time, "time", lambda: ahead)
+        token = issue()
+
+    assert job_tokens.read(token)["job_id"] == str(JOB)
