@@ -464,7 +464,7 @@ class CompletedJob(models.Model):
     result = OrderedJSONField(null=True, blank=True)
     worker = models.CharField(max_length=255, null=True, blank=True)
     # What its processes ran in. null: it had none (a flow, SQL that the worker sent to its server, a result from the
-    # cache, a job that was canceled while it waited).
+    # cache, a job that was canceled while it waited), or its worker died, or it was ended by force, before it was told.
     isolation = models.CharField(max_length=20, choices=JobIsolation.choices, null=True, blank=True)
     mem_peak = models.IntegerField(null=True, blank=True)  # kB
     canceled_by = models.CharField(max_length=255, null=True, blank=True)

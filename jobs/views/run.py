@@ -75,7 +75,11 @@ def _without_isolation(job: JobRow) -> str:
     """What is said instead of an isolation where there is none to name."""
     if job.kind in FLOW_KINDS:
         return "each step has its own"
-    return "not known yet" if not job.is_completed else "no process of its own was started"
+    return (
+        "not known yet"
+        if not job.is_completed
+        else "none told: it had no process of its own, or its worker died"
+    )
 
 
 def _waited_ms(job: JobRow) -> float | None:

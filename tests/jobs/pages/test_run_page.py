@@ -189,7 +189,7 @@ def test_a_run_says_how_often_its_worker_died(browser_of, start):
     [
         ("namespaces", ">namespaces</a>"),
         ("none", '<span class="tag warn">none</span></a>'),
-        (None, "no process of its own was started"),
+        (None, "it had no process of its own, or its worker died"),
     ],
 )
 def test_a_run_says_which_isolation_it_ran_in(browser_of, finish, isolation, says):
