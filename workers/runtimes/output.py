@@ -55,27 +55,29 @@ class OutputPump:
         return "\n".join("".join(self._tail)[-4000:].splitlines()[-_ERROR_LINES:])
 
     def _take(self, text: str) -> None:
+        # In time in proportion to its length, whatever it is: a job may print without end, and others wait meanwhile.
         text = self._held + text.replace("\0", "")
         self._held = ""
-        while text:
+        at = 0
+        while at < len(text):
             if self._at_line_start:
-                if text.startswith(STREAM_PREFIX):
-                    line, end, rest = text.partition("\n")
-                    if not end and len(text) < self._limits.line_bytes:
-                        self._held = text
+                beginning = text[at : at + len(STREAM_PREFIX)]
+                if beginning == STREAM_PREFIX:
+                    end = text.find("\n", at)
+                    if end < 0 and len(text) - at < self._limits.line_bytes:
+                        self._held = text[at:]
                         return
-                    self._stream(line)
-                    text = rest
+                    end = len(text) if end < 0 else end
+                    self._stream(text[at:end])
+                    at = end + 1
                     continue
-                if STREAM_PREFIX.startswith(text):
-                    self._held = text
+                if STREAM_PREFIX.startswith(beginning):
+                    self._held = beginning
                     return
-            cut = text.find("\n" + STREAM_PREFIX[:1], 0) + 1
-            while cut and not (text.startswith(STREAM_PREFIX, cut) or STREAM_PREFIX.startswith(text[cut:])):
-                cut = text.find("\n" + STREAM_PREFIX[:1], cut) + 1
-            piece, text = (text[:cut], text[cut:]) if cut else (text, "")
-            self._write(piece)
-            self._at_line_start = piece.endswith("\n")
+            cut = _next_stream(text, at)
+            self._write(text[at:cut])
+            self._at_line_start = text[cut - 1] == "\n"
+            at = cut
 
     def _line_is_log_or_stream(self, line: str) -> None:
         if line.startswith(STREAM_PREFIX):
@@ -112,6 +114,15 @@ class OutputPump:
         self._tail_length += len(text)
         while self._tail_length - len(self._tail[0]) >= self._limits.line_bytes:
             self._tail_length -= len(self._tail.popleft())
+
+
+def _next_stream(text: str, at: int) -> int:
+    """Where behind `at` a line begins that is a stream line, or may turn out to be one; the end when there is none."""
+    found = text.find("\n" + STREAM_PREFIX, at)
+    if found >= 0:
+        return found + 1
+    last = text.rfind("\n", max(at, len(text) - len(STREAM_PREFIX))) + 1
+    return last if 0 < last < len(text) and STREAM_PREFIX.startswith(text[last:]) else len(text)
 
 
 def _megabytes(size: int) -> str:

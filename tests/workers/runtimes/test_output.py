@@ -1,6 +1,7 @@
 """A job's output on its way to the log."""
 
 import itertools
+import sys
 import tracemalloc
 
 import pytest
@@ -108,3 +109,23 @@ def test_a_job_that_floods_its_log_ends_well(jobs: Jobs, language: str) -> None:
 
     assert ran.result == "done"
     assert len(ran.log.text) < 10_300
+
+
+@pytest.mark.parametrize("text", ["W\n" * 30_000, "\nWM_STREAM" * 6000, "WM_STREAM:" * 6000, "\n" * 60_000])
+def test_output_that_looks_like_streams_costs_no_more_than_other_output(text: str) -> None:
+    steps = 0
+
+    def count(frame: object, event: str, argument: object) -> object:
+        nonlocal steps
+        steps += 1
+        return count
+
+    pump = OutputPump(Log(), Limits())
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        pump.feed(text.encode())
+    finally:
+        sys.settrace(before)
+
+    assert steps < 200  # lines of Python, not one or more for each line of the text
