@@ -63,8 +63,7 @@ def test_a_job_of_a_superadmin_does_not_operate_the_instance(
     client.cookies["token"] = ops.tokens["job"] = running_job("alice")
     group = "/w/acme/workers/groups/gpu/"
 
-    assert b"s3cret" not in client.get(group).content
-    assert client.get(group).status_code == 200 and client.post(f"{group}restart/").status_code == 403
+    assert (client.get(group).status_code, client.post(f"{group}restart/").status_code) == (403, 403)
     assert ops.get("job", "configs/list_worker_groups").status_code == 403
     assert ops.post("job", "settings/restart_worker_group/gpu").status_code == 403
 
