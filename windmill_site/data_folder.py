@@ -79,7 +79,12 @@ class DataFolder:
     def from_environment(cls) -> "DataFolder":
         """The folder named by DATA_DIR, else `.data` in the project's folder (as in settings.py)."""
         named = os.environ.get("DATA_DIR")
-        return cls(Path(os.environ.get("WINDMILL_CWD", "."), named) if named else PROJECT_DIR / ".data")
+        return cls(Path(os.environ.get("WINDMILL_CWD", "."), named)) if named else cls.usual()
+
+    @classmethod
+    def usual(cls) -> "DataFolder":
+        """The one that is used when nobody names another."""
+        return cls(PROJECT_DIR / ".data")
 
     def create(self) -> None:
         """Make the folder, closed to other accounts (root's lets PostgreSQL's account pass, not list)."""

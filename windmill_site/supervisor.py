@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -450,6 +451,8 @@ class Supervisor:
         say(f"  Open      {self.console.strong(self.url)}")
         say(f"  Account   {account}")
         say(f"  Data      {folder.path}")
+        if folder.path != DataFolder.usual().path:
+            say(f"  Commands  DATA_DIR={shlex.quote(str(folder.path))} ./windmill manage ...")
         say("  Stop      Ctrl-C: running jobs finish first; Ctrl-C again stops at once")
         say()
 

@@ -80,7 +80,13 @@ def instance_environment() -> Iterator[dict[str, str]]:
         return
     postgres = EmbeddedPostgres(folder)
     try:
-        postgres.start(say=lambda line: print(line, file=sys.stderr))
+        if postgres.start(say=lambda line: print(line, file=sys.stderr)):
+            # Or somebody whose instance runs on another folder would wonder where this went.
+            print(
+                f"windmill: nothing runs on {folder.path}; its PostgreSQL is started for this command. "
+                "DATA_DIR=DIR names another data folder.",
+                file=sys.stderr,
+            )
         environment["DATABASE_URL"] = postgres.dsn()
         yield environment
     finally:

@@ -107,7 +107,7 @@ def test_one_instance_from_start_to_stop(up, tmp_path):
     with up(data) as (process, output):
         url = until(lambda: address(output()), process)
         assert "admin@windmill.dev / changeme" in output()
-        assert str(data) in output()
+        assert f"DATA_DIR='{data}' ./windmill manage" in output()  # in quotes: it has a blank
         assert get(f"{url}/api/version").startswith("CE v")
 
         assert json.loads((data / "supervisor.json").read_text()) == {"pid": process.pid, "url": url}
@@ -120,6 +120,7 @@ def test_one_instance_from_start_to_stop(up, tmp_path):
         # manage.py finds the database and the key by itself, and leaves the server running.
         managed = run("windmill_site.tasks", "manage", "bootstrap", DATA_DIR=data)
         assert managed.stdout == "superadmin admin@windmill.dev exists\n"
+        assert "nothing runs on" not in managed.stderr
 
         # A killed server comes back, on the same socket: requests wait instead of failing.
         [server] = [child for child in psutil.Process(process.pid).children() if "daphne" in child.cmdline()]
