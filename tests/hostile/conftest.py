@@ -90,7 +90,7 @@ class Place:
         self._sound = replace(self._sound, descriptors=self._descriptors())
 
     def _descriptors(self) -> int:
-        sandboxes = self.jobs.host._sandboxes.values()
+        sandboxes = self.jobs.host._supply._sandboxes.values()
         links = [_link(fd) for fd in os.listdir("/proc/self/fd")]
         # Control groups are kept for later jobs, as many as ran at once.
         kept = [link for link in links if not link.startswith("/sys/fs/cgroup/")]
@@ -125,9 +125,9 @@ class Place:
                 state = self._state()
                 # The fork server, and of each sandbox its guard and its job process.
                 whole = (
-                    1 + 2 * host._warm + bool(host._configuration["blocked_networks"])
+                    1 + 2 * host._supply._warm + bool(host._configuration["blocked_networks"])
                 )  # who supervises calls
-                is_whole = (state.prepared, state.processes) == (host._warm, whole)
+                is_whole = (state.prepared, state.processes) == (host._supply._warm, whole)
                 if (state == wanted if wanted else is_whole) or time.monotonic() > deadline:
                     return state
                 await asyncio.sleep(0.01)
@@ -140,7 +140,7 @@ class Place:
         below = processes.descendants(pid)
         return State(
             fork_server=pid,
-            prepared=len(host._ready),
+            prepared=len(host._supply._ready),
             processes=len(below),
             descriptors=self._descriptors(),
             mounts=_mounts(pid),

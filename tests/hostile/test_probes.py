@@ -17,7 +17,7 @@ from tests.workers.job_runs import _python_for_everybody as python_for_everybody
 from workers.probes import PROBES, Probe, Surroundings, judge
 from workers.runtimes import look_around
 from workers.runtimes.bun import BUN
-from workers.sandbox import Isolation, host
+from workers.sandbox import Isolation, explanations
 
 # Those about the network and the API need somebody to talk to: test_network.py, tests/api/served/test_hostile_jobs.py.
 ALONE = [one for one in PROBES if one.theme not in ("network", "API")]
@@ -166,7 +166,7 @@ def test_what_a_worker_says_it_lacks_is_no_failure() -> None:
     attempt, told = probe("hidden_memory.py"), "exposed: 256 MB"
 
     for note, verdict in (
-        (host._explain_limits(None, "they are not writable"), "not promised"),
+        (explanations.of_limits(None, "they are not writable"), "not promised"),
         ("Memory is limited by control groups (version 2: memory, pids, cpu).", "exposed"),
     ):
         assert judge(attempt, result=told, isolation="namespaces", note=note).verdict == verdict
@@ -185,8 +185,8 @@ def test_each_lack_is_said_in_the_words_that_hosts_use(name: str, hello: dict[st
     whole = {"keeps_sockets": True, "addresses": "kept"}
     unless = probe(name).unless or ""
 
-    assert re.search(unless, host._explain_confinement({**whole, **hello}, ["169.254.0.0/16"]))
-    assert not re.search(unless, host._explain_confinement(whole, ["169.254.0.0/16"]))
+    assert re.search(unless, explanations.of_confinement({**whole, **hello}, ["169.254.0.0/16"]))
+    assert not re.search(unless, explanations.of_confinement(whole, ["169.254.0.0/16"]))
 
 
 def test_a_probe_that_breaks_proves_nothing() -> None:

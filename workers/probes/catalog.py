@@ -14,7 +14,7 @@ Guards = Literal["view", "limit", "user", "network", "server"]
 _SCRIPTS = Path(__file__).parent / "scripts"
 _ENDINGS = {"python3": "py", "bash": "sh", "bun": "ts"}
 _MEMORY = r"memory|allocate"
-# What a worker says of itself (sandbox.host) where the kernel or the machine does not give it all.
+# What a worker says of itself (sandbox.explanations) where the kernel or the machine does not give it all.
 NO_SCOPES = "Abstract Unix sockets of this machine can be reached"
 NO_FILTER = "System calls are not filtered"
 NO_GROUPS = "no control groups"

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
-import pwd
-import select
-import socket
-import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from workers.job_process import packets, processes
-from workers.sandbox import cgroups, ownership
-from workers.sandbox.cgroups import Group, GroupLimits, Groups, NoGroups
-from workers.sandbox.program_run import Run, Sandbox
+from workers.sandbox import explanations, ownership, server
+from workers.sandbox.cgroups import Groups
+from workers.sandbox.program_run import Run
 from workers.sandbox.programs import (
     ISOLATIONS,
     Ended,
@@ -34,23 +26,16 @@ from workers.sandbox.programs import (
     Program,
     ProgramTimedOut,
     SandboxUnavailable,
-    SharedFolderLost,
 )
+from workers.sandbox.server import NotStarted, Server
 from workers.sandbox.session import OnEnd, Session
+from workers.sandbox.supply import Supply, to_the_end
 
 logger = logging.getLogger(__name__)
 
-_PACKAGE_FOLDER = Path(__file__).resolve().parent.parent  # holds job_process
-_BOOTSTRAP = (
-    "import sys; sys.path.insert(0, {folder!r}); from job_process import fork_server; sys.path.pop(0); "
-    "fork_server.main({fd})"
-)
 _RESTART_DELAYS_S = (0.05, 0.5, 2.0, 10.0)
 _START_TIMEOUT_S = 30.0
 _KILL_TIMEOUT_S = 5.0  # after which a fork server that runs code of packages is not believed any more
-_NO_SERVER = 0  # fork servers are counted from 1
-_TOP_UP_DELAY_S = 0.01  # short jobs are over by then
-_JOIN_TIMEOUT_S = 5.0  # after which the first sandbox will not be in its control group any more
 
 
 class JobHost:
@@ -101,10 +86,8 @@ class JobHost:
         self._base_dir = str(Path(base_dir).resolve())
         self._policy = policy
         self._allowed = tuple(allowed)
-        self._warm = max(1, warm)
-        self._usual = usual or Limits()
+        usual = usual or Limits()
         self._finds_groups = groups == "find"
-        self._groups = groups if isinstance(groups, Groups) else None
         # Real name first, then as it was called; the same mostly.
         named = (
             [] if writable_root is None else [os.path.realpath(writable_root), os.path.abspath(writable_root)]
@@ -120,7 +103,7 @@ class JobHost:
             "hidden": _with_real_paths([*map(str, hidden_paths), self._base_dir]),
             "read_only": _with_real_paths(readable),
             "writable_at": self._writable_at,
-            "tmp_bytes": self._usual.disk_bytes,
+            "tmp_bytes": usual.disk_bytes,
             "blocked_networks": list(blocked_networks),
             "preload": list(preload),
             "environment": None if environment is None else asdict(environment),
@@ -128,25 +111,24 @@ class JobHost:
         self._environment = environment
         self._on_end = on_end
         self._start_timeout_s = start_timeout_s
+        self._supply = Supply(
+            warm=max(1, warm),
+            usual=usual,
+            groups=groups if isinstance(groups, Groups) else None,
+            is_trusted=environment is None,
+            kill_timeout_s=None if environment is None else _KILL_TIMEOUT_S,
+            on_unconfirmed=self._distrust,
+        )
         self._loop: asyncio.AbstractEventLoop
-        self._control: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._sandboxes: dict[int, Sandbox] = {}
-        self._ready: deque[Sandbox] = deque()
-        self._coming = 0  # asked for, not ready yet
-        self._waiting: deque[asyncio.Future[Sandbox]] = deque()
-        self._next_number = 1
+        self._server: Server | None = None
         self._restart: asyncio.Task[None] | None = None
         self._is_closing = False
         self._in_use = 0
-        self._server_number = 0  # counts fork servers
-        self._is_up = asyncio.Event()
-        self._shares: dict[str, int] = {}  # number of the fork server that holds a shared folder, by its name
 
     @property
     def fork_server_pid(self) -> int | None:
         """The pid of the process that was started; None while there is none."""
-        return self._process.pid if self._process else None
+        return self._server.pid if self._server else None
 
     def sibling(
         self,
@@ -165,8 +147,8 @@ class JobHost:
             policy="warn" if self.isolation == "none" else "refuse",
             allowed=[self.isolation],
             warm=1,
-            usual=self._usual,
-            groups=self._groups,
+            usual=self._supply.usual,
+            groups=self._supply.groups,
             blocked_networks=self._configuration["blocked_networks"],
             preload=self._configuration["preload"],
             python=python or self._python,
@@ -201,18 +183,20 @@ class JobHost:
                     + ". Allow user namespaces, run the worker with CAP_SYS_ADMIN, or accept jobs without "
                     "isolation with the policy warn."
                 )
-            refusal, note = await self._start_server(isolation)
-            if refusal is None:
-                self.isolation = isolation
-                self.isolation_reason = _explain(isolation, refusals, note)
-                break
-            refusals.append(f"{isolation}: {refusal}")
+            try:
+                note = await self._start_server(isolation)
+            except NotStarted as refusal:
+                refusals.append(f"{isolation}: {refusal}")
+                continue
+            self.isolation = isolation
+            self.isolation_reason = explanations.of_isolation(isolation, refusals, note)
+            break
         else:
             raise SandboxUnavailable("No fork server could be started: " + "; ".join(refusals))
         if self.isolation == "none":
             _close_own_proc_files()
-        why_no_groups = await self._find_groups() if self._finds_groups else "they are turned off"
-        self.limits_reason = _explain_limits(self._groups, why_no_groups)
+        why_no_groups = await self._supply.find_groups() if self._finds_groups else "they are turned off"
+        self.limits_reason = explanations.of_limits(self._supply.groups, why_no_groups)
         logger.info(
             "job host started isolation=%s reason=%s limits=%s confinement=%s",
             self.isolation,
@@ -220,45 +204,32 @@ class JobHost:
             self.limits_reason,
             self.confinement_reason,
         )
-        self._top_up()
+        self._supply.top_up()
 
     async def close(self) -> None:
         """End the fork server and with it every job; returns when they are gone."""
         self._is_closing = True
+        self._supply.close("the job host is closed")
         if self._restart is not None:
             if self._environment is None:
                 self._restart.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._restart
-        if self._control is not None:
-            self._control.shutdown(socket.SHUT_WR)
-        process = self._process
-        if process is not None:
-            try:
-                await asyncio.to_thread(process.wait, 10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                await asyncio.to_thread(process.wait)
+        if self._server is not None:
+            await self._server.end()
         self._lose_server("the job host is closed")
-        if self._finds_groups and self._groups is not None:
-            groups, self._groups = self._groups, None
-            await asyncio.to_thread(groups.close)
+        if self._finds_groups:
+            await self._supply.remove_groups()
 
     @property
     def limits_cpus(self) -> bool:
         """Whether Limits.cpus is kept."""
-        return self._groups is not None and "cpu" in self._groups.controllers
+        groups = self._supply.groups
+        return groups is not None and "cpu" in groups.controllers
 
     def expect(self, usual: Limits) -> None:
         """Prepare sandboxes for programs with limits like these from now on."""
-        if usual == self._usual:
-            return
-        if usual.disk_bytes != self._usual.disk_bytes:
-            for sandbox in self._ready:
-                sandbox.close()  # it ends by itself
-            self._ready.clear()
-        self._usual = usual
-        self._top_up()
+        self._supply.expect(usual)
 
     async def run(
         self,
@@ -312,51 +283,45 @@ class JobHost:
         if not program.network and not self.cuts_network and self._policy == "refuse":
             raise SandboxUnavailable("a program without network cannot be run here")
         has_own_network = not program.network and self.cuts_network
-        has_own_disk = limits.disk_bytes != self._usual.disk_bytes and self.isolation != "none"
+        has_own_disk = limits.disk_bytes != self._supply.usual.disk_bytes and self.isolation != "none"
         if program.share is None and not writable and not has_own_network and not has_own_disk:
-            sandbox = await self._acquire()
+            sandbox = await self._supply.take()
         else:
-            sandbox = await self._acquire_own(
+            sandbox = await self._supply.take_own(
                 share=program.share,
                 writable=writable,
                 network=not has_own_network,
                 disk_bytes=limits.disk_bytes,
             )
-        if sandbox.group is not None:
-            self._hold(sandbox, limits)
+        self._supply.hold(sandbox, limits)
         acquired = time.monotonic()
         run = Run(self._loop, sandbox, limits.result_bytes, on_output)
         self._in_use += 1
         try:
             try:
                 if writable and sandbox.uid != os.geteuid():
-                    await _to_the_end(self._in_thread(ownership.hand_over, writable, sandbox.uid))
+                    await to_the_end(self._in_thread(ownership.hand_over, writable, sandbox.uid))
                 async with asyncio.timeout(timeout_s):
                     await self._begin(run, program, limits, () if session is None else session.channel)
                     if session is not None:
                         session.begun(run)
-                    if self._ready or (self._environment is not None and not self._waiting):
-                        # The next job has its sandbox, or there may be none; preparing another would only take the
-                        # processor from this one.
-                        self._loop.call_later(_TOP_UP_DELAY_S, self._top_up)
-                    else:
-                        self._top_up()
+                    self._supply.top_up_soon()
                     sent = time.monotonic()
                     await run.ended
             except TimeoutError:
-                await self._kill(sandbox)
+                await self._supply.kill(sandbox)
                 raise ProgramTimedOut from None
             except BaseException:
-                await self._kill(sandbox)
+                await self._supply.kill(sandbox)
                 raise
             if self.isolation == "none":
                 await sandbox.gone  # its folder is on disk and is removed by the fork server
         finally:
             self._in_use -= 1
             run.finish()
-            self._top_up()
+            self._supply.top_up_soon()
             if writable:
-                await _to_the_end(self._in_thread(ownership.take_back, writable))
+                await to_the_end(self._in_thread(ownership.take_back, writable))
         if run.report is None:
             raise SandboxUnavailable(run.setup_error or "the job's sandbox ended before the job did")
         timings = {
@@ -389,165 +354,15 @@ class JobHost:
 
         `is_missed`: programs with this `share` may come again; they raise SharedFolderLost until it is dropped without.
         """
-        if self._shares.pop(name, None) == self._server_number:
-            self._tell({"op": "drop", "share": name})
-        if is_missed:
-            self._shares[name] = _NO_SERVER
+        self._supply.drop_share(name, is_missed=is_missed)
 
     def memory_bytes(self) -> int:
         """What the fork server itself takes, without its sandboxes. 0: it has none, or it cannot be told."""
-        return 0 if self._process is None else processes.last_resident_bytes(self._process.pid)
+        return 0 if self._server is None else self._server.memory_bytes
 
     async def settle(self) -> None:
         """Wait until the sandboxes of all jobs that ended are gone, on the kernel's side too."""
-        ending = [one.gone for one in self._sandboxes.values() if one.is_used and one.job is None]
-        if ending:
-            await asyncio.wait(ending)
-
-    # --- sandboxes ---
-
-    async def _acquire(self) -> Sandbox:
-        if self._is_closing:
-            raise SandboxUnavailable("the job host is closed")
-        if self._ready:
-            return self._taken(self._ready.popleft())
-        waiter: asyncio.Future[Sandbox] = self._loop.create_future()
-        self._waiting.append(waiter)
-        self._top_up()
-        try:
-            return self._taken(await waiter)
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self._offer(waiter.result())
-            raise
-
-    async def _acquire_own(
-        self, *, share: str | None, writable: Sequence[str], network: bool, disk_bytes: int
-    ) -> Sandbox:
-        """One with folders or without network. Made when it is wanted: a prepared one cannot be changed any more."""
-        while self._control is None or self._is_closing:
-            if self._is_closing:
-                raise SandboxUnavailable("the job host is closed")
-            await self._is_up.wait()
-        if share is not None and self._shares.setdefault(share, self._server_number) != self._server_number:
-            raise SharedFolderLost(
-                "The folder ./shared of this flow is lost: the process of the worker that held it ended, or too many "
-                "flows with such a folder are under way on this worker."
-            )
-        wanted_by: asyncio.Future[Sandbox] = self._loop.create_future()
-        self._spawn(wanted_by, share=share, writable=writable, network=network, disk_bytes=disk_bytes)
-        return self._taken(await wanted_by)
-
-    def _spawn(
-        self,
-        wanted_by: asyncio.Future[Sandbox] | None = None,
-        *,
-        share: str | None = None,
-        writable: Sequence[str] = (),
-        network: bool = True,
-        disk_bytes: int | None = None,
-    ) -> None:
-        number, self._next_number = self._next_number, self._next_number + 1
-        disk_bytes = self._usual.disk_bytes if disk_bytes is None else disk_bytes
-        sandbox = Sandbox(number, self._loop.create_future(), disk_bytes=disk_bytes, wanted_by=wanted_by)
-        self._sandboxes[number] = sandbox
-        if self._groups is not None:
-            try:
-                sandbox.group = self._groups.take()
-            except OSError as error:
-                self._loop.call_soon(self._on_failed_spawn, number, f"no control group: {error}")
-                return
-        request: dict[str, Any] = {"op": "spawn", "id": number}
-        if not network:
-            request["network"] = False
-        if disk_bytes != self._configuration["tmp_bytes"]:
-            request["tmp_bytes"] = disk_bytes
-        if share is not None:
-            request["share"] = share
-        if writable:
-            request["writable"] = list(writable)
-        self._tell(request, sandbox.group)
-
-    def _taken(self, sandbox: Sandbox) -> Sandbox:
-        sandbox.is_used = True
-        return sandbox
-
-    def _offer(self, sandbox: Sandbox) -> None:
-        if sandbox.disk_bytes != self._usual.disk_bytes:
-            sandbox.close()  # it was made before others became usual; it ends by itself
-            self._top_up()
-            return
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(sandbox)
-                return
-        self._ready.append(sandbox)
-
-    def _top_up(self) -> None:
-        if self._control is None or self._is_closing:
-            return
-        wanted = self._warm + sum(not waiter.done() for waiter in self._waiting)
-        while len(self._ready) + self._coming < wanted:
-            self._spawn()
-            self._coming += 1
-
-    # --- control groups ---
-
-    async def _find_groups(self) -> str:
-        """Use control groups, if there are; returns why not."""
-        try:
-            self._groups = await asyncio.to_thread(
-                lambda: Groups(cgroups.own_place(), _group_limits(self._usual))
-            )
-        except NoGroups as error:
-            return str(error)
-        wanted_by: asyncio.Future[Sandbox] = self._loop.create_future()
-        self._spawn(wanted_by)
-        with contextlib.suppress(SandboxUnavailable):
-            sandbox = await wanted_by
-            until = time.monotonic() + _JOIN_TIMEOUT_S
-            while sandbox.group is not None and sandbox.job is not None and time.monotonic() < until:
-                if sandbox.group.is_joined():
-                    self._offer(sandbox)
-                    return ""
-                if select.select([sandbox.job], [], [], 0)[0]:
-                    break  # the job process says that it cannot, or has ended
-                await asyncio.sleep(0.002)
-            await self._kill(sandbox)
-            sandbox.close()
-        groups, self._groups = self._groups, None
-        await asyncio.to_thread(groups.close)
-        return "the kernel does not let a job's processes into the ones that were made"
-
-    def _hold(self, sandbox: Sandbox, limits: Limits) -> None:
-        """Let `limits` hold for the processes of `sandbox`. Raises SandboxUnavailable."""
-        assert sandbox.group is not None
-        try:
-            sandbox.group.hold_to(_group_limits(limits))
-        except OSError as error:
-            self._tell({"op": "kill", "id": sandbox.number})
-            sandbox.close()
-            raise SandboxUnavailable(f"the job cannot be held to its limits: {error}") from error
-
-    def _give_group_back(self, sandbox: Sandbox) -> None:
-        group, sandbox.group = sandbox.group, None
-        if group is not None and self._groups is not None:
-            self._groups.give_back(group)
-
-    # --- ends ---
-
-    async def _kill(self, sandbox: Sandbox) -> None:
-        """Have all processes of `sandbox` killed and wait for it, also when cancelled meanwhile."""
-        self._tell({"op": "kill", "id": sandbox.number})
-        await _to_the_end(self._confirmed(sandbox))
-
-    async def _confirmed(self, sandbox: Sandbox) -> None:
-        """Return when `sandbox` is gone. A server that runs code of packages and does not say so soon has to go, too."""
-        limit_s = None if self._environment is None else _KILL_TIMEOUT_S
-        await asyncio.wait([sandbox.gone], timeout=limit_s)
-        if not sandbox.gone.done():
-            self._distrust("it did not end a job")
+        await self._supply.settle()
 
     # --- folders that a program may change ---
 
@@ -555,20 +370,7 @@ class JobHost:
         """The name of folder `path` below the writable root. Raises ValueError."""
         if not self._writable_at:
             raise ValueError(f"{path} cannot be writable: this host was made without writable_root")
-        for root in self._writable_at:
-            name = path.removeprefix(root.rstrip("/") + "/")
-            if name == path:
-                continue
-            if not all(part not in ("", ".", "..") for part in name.split("/")):
-                break
-            try:
-                with ownership.opened_below(root, name):
-                    return name
-            except OSError as error:
-                raise ValueError(
-                    f"{path} is not a folder without links on its way: {error.strerror}"
-                ) from error
-        raise ValueError(f"{path} cannot be writable: only folders below {self._writable_at[-1]} can")
+        return ownership.name_below(self._writable_at, path)
 
     async def _in_thread(self, act: Callable[..., None], names: Sequence[str], *args: int) -> None:
         for name in names:
@@ -576,296 +378,74 @@ class JobHost:
 
     # --- the fork server ---
 
-    async def _start_server(self, isolation: Isolation) -> tuple[str | None, str | None]:
-        """Start one; returns why it refused (None: it runs) and what it noted."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        silent = subprocess.DEVNULL if self._environment is not None else None
-        with theirs:
-            code = _BOOTSTRAP.format(folder=str(_PACKAGE_FOLDER), fd=theirs.fileno())
-            try:
-                process = subprocess.Popen(
-                    [self._python, "-I", "-S", "-u", "-X", "utf8", "-c", code],
-                    env={},
-                    cwd="/",
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=silent,
-                    pass_fds=[theirs.fileno()],
-                    start_new_session=True,
-                )
-            except OSError as error:
-                ours.close()
-                return f"cannot start {self._python}: {error.strerror}", None
-        ours.setblocking(False)
-        packets_out = packets.packets(
-            "C", json.dumps({**self._configuration, "isolation": isolation}).encode()
+    async def _start_server(self, isolation: Isolation) -> str | None:
+        """Start one; returns what it noted. Raises NotStarted."""
+        started = await server.start(
+            python=self._python,
+            configuration=self._configuration,
+            isolation=isolation,
+            is_trusted=self._environment is None,
+            timeout_s=self._start_timeout_s,
         )
-        hello: dict[str, Any] = {"op": "refused", "message": "the fork server did not answer"}
-        try:
-            with contextlib.suppress(TimeoutError, OSError, ValueError):
-                async with asyncio.timeout(self._start_timeout_s):
-                    for packet in packets_out:
-                        await self._loop.sock_sendall(ours, packet)
-                    answer = await self._loop.sock_recv(ours, packets.PACKET_BYTES)
-                    if answer:
-                        hello = json.loads(answer[1:])
-        except BaseException:
-            ours.close()
-            process.kill()
-            process.wait()  # at once, after such a signal
-            raise
-        if not isinstance(hello, dict) or hello.get("op") != "hello":
-            ours.close()
-            process.kill()
-            await asyncio.to_thread(process.wait)
-            return str(hello.get("message")) if isinstance(hello, dict) else "it answered nonsense", None
-        self._process, self._control = process, ours
-        self.cuts_network = hello.get("cuts_network") is True
-        self.confinement_reason = _explain_confinement(hello, self._configuration["blocked_networks"])
-        self._server_number += 1
-        self._is_up.set()
-        self._loop.add_reader(ours, self._on_message)
-        return None, hello.get("note")
-
-    def _tell(self, message: dict[str, Any], group: Group | None = None, server: int | None = None) -> None:
-        """The descriptors of `group` go along. `server`: the number of the one it is for, the present one if not said."""
-        server = self._server_number if server is None else server
-        if self._control is None or server != self._server_number:
-            return
-        packet = b"M" + json.dumps(message).encode()
-        with contextlib.ExitStack() as kept:
-            try:
-                fds = [] if group is None else kept.enter_context(group.opened())
-            except OSError as error:
-                reason = f"its control group cannot be opened: {error}"
-                self._loop.call_soon(self._on_failed_spawn, message["id"], reason)
-                return
-            self._send(packet, fds, partial(self._tell, message, group, server))
-
-    def _send(self, packet: bytes, fds: Sequence[int], again: Callable[[], None]) -> None:
-        assert self._control is not None
-        try:
-            socket.send_fds(self._control, [packet], fds)
-        except BlockingIOError:
-            # It reads requests as fast as it can; a full socket means hundreds of them wait.
-            self._loop.call_later(0.005, again)
-        except OSError:
-            pass  # end of file follows
-
-    def _on_message(self) -> None:
-        assert self._control is not None
-        for _ in range(16):
-            try:
-                packet, fds, _, _ = socket.recv_fds(
-                    self._control, packets.PACKET_BYTES, 3, socket.MSG_CMSG_CLOEXEC
-                )
-            except BlockingIOError:
-                return
-            except OSError:
-                packet, fds = b"", []
-            if not packet:
-                self._on_server_death()
-                return
-            try:
-                self._take(json.loads(packet[1:]), fds)
-            except (ValueError, LookupError, TypeError, OSError) as error:
-                if self._environment is None:
-                    raise
-                self._distrust(f"it said what makes no sense: {error!r}")
-                return
-
-    def _take(self, message: dict[str, Any], fds: Sequence[int]) -> None:
-        number = int(message["id"])
-        if message["op"] == "ready":
-            self._on_ready(self._sandboxes[number], int(message["uid"]), fds)
-        elif message["op"] == "gone":
-            self._on_gone(number)
-        else:
-            self._on_failed_spawn(number, str(message["message"]))
+        self.cuts_network = started.hello.get("cuts_network") is True
+        blocked_networks = self._configuration["blocked_networks"]
+        self.confinement_reason = explanations.of_confinement(started.hello, blocked_networks)
+        self._server = started
+        self._supply.use(started)
+        started.listen(
+            on_answer=self._supply.answered,
+            on_failed=self._supply.failed,
+            on_nonsense=self._distrust,
+            on_end=self._on_server_death,
+        )
+        return started.hello.get("note")
 
     def _distrust(self, why: str) -> None:
         """End a fork server that cannot be relied on, with its jobs."""
         logger.warning("fork server killed reason=%s", why)
-        if self._process is not None:
-            self._process.kill()
+        if self._server is not None:
+            self._server.kill()
             self._on_server_death()
 
-    def _on_ready(self, sandbox: Sandbox, uid: int, fds: Sequence[int]) -> None:
-        sandbox.attach(uid, fds)
-        if sandbox.wanted_by is None:
-            self._coming -= 1
-            self._offer(sandbox)
-        elif not sandbox.wanted_by.done():
-            sandbox.wanted_by.set_result(sandbox)
-        else:
-            sandbox.close()  # nobody wants it any more; it ends by itself
-
-    def _on_gone(self, number: int) -> None:
-        sandbox = self._sandboxes.pop(number)
-        if not sandbox.gone.done():
-            sandbox.gone.set_result(None)
-        self._give_group_back(sandbox)
-        if sandbox in self._ready:
-            # It died while nobody used it (the kernel short of memory takes jobs first): another one, not at once.
-            self._ready.remove(sandbox)
-            sandbox.close()
-            self._loop.call_later(0.5, self._top_up)
-
-    def _on_failed_spawn(self, number: int, message: str) -> None:
-        logger.error("sandbox not made reason=%s", message)
-        sandbox = self._sandboxes.pop(number, None)
-        if sandbox is None:
-            return  # the server that could not make it has died meanwhile
-        sandbox.gone.cancel()
-        self._give_group_back(sandbox)
-        if sandbox.wanted_by is not None:
-            if not sandbox.wanted_by.done():
-                sandbox.wanted_by.set_exception(SandboxUnavailable(f"no sandbox could be made: {message}"))
-            return
-        self._coming -= 1
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_exception(SandboxUnavailable(f"no sandbox could be made: {message}"))
-                break
-        self._loop.call_later(0.5, self._top_up)
-
     def _on_server_death(self) -> None:
-        process = self._process
+        dead = self._server
         self._lose_server("the fork server ended unexpectedly, and its jobs with it")
-        if self._is_closing:
+        if self._is_closing or dead is None:
             return
         if self._environment is not None:
             logger.warning("fork server of an environment died jobs_lost=%s", self._in_use)
             self._is_closing = True  # it does not come back
-            self._is_up.set()
-            self._fail_waiting("the fork server of its environment ended")
-            if process is not None:
-                self._restart = self._loop.create_task(_buried(process))
+            self._supply.close("the fork server of its environment ended")
+            self._restart = self._loop.create_task(dead.buried())
             self._on_end()
             return
         logger.error("fork server died jobs_lost=%s", self._in_use)
-        self._restart = self._loop.create_task(self._start_again(process))
+        self._restart = self._loop.create_task(self._start_again(dead))
 
     def _lose_server(self, why: str) -> None:
-        if self._control is not None:
-            self._loop.remove_reader(self._control)
-            self._control.close()
-            self._control = None
-        self._process = None
-        self._is_up.clear()
-        if self._is_closing:
-            self._is_up.set()  # whoever waits for it learns that it will not come
-        self._coming = 0
-        sandboxes, self._sandboxes = self._sandboxes, {}
-        for sandbox in self._ready:
-            sandbox.close()
-        self._ready.clear()
-        for sandbox in sandboxes.values():
-            if not sandbox.gone.done():
-                sandbox.gone.set_result(None)
-            self._give_group_back(sandbox)
-            if sandbox.wanted_by is not None and not sandbox.wanted_by.done():
-                sandbox.wanted_by.set_exception(SandboxUnavailable(why))
-        if self._is_closing:
-            self._fail_waiting(why)
+        if self._server is not None:
+            self._server.let_go()
+            self._server = None
+        self._supply.server_ended(why)
 
-    def _fail_waiting(self, why: str) -> None:
-        for waiter in self._waiting:
-            if not waiter.done():
-                waiter.set_exception(SandboxUnavailable(why))
-        self._waiting.clear()
-
-    async def _start_again(self, dead: subprocess.Popen[bytes] | None) -> None:
-        if dead is not None:
-            dead.kill()
-            await asyncio.to_thread(dead.wait)
+    async def _start_again(self, dead: Server) -> None:
+        await dead.buried()
         attempt = 0
         while True:
             await asyncio.sleep(_RESTART_DELAYS_S[min(attempt, len(_RESTART_DELAYS_S) - 1)])
-            refusal, _ = await self._start_server(self.isolation)
-            if refusal is None:
-                logger.warning("fork server restarted attempt=%s", attempt + 1)
-                self._top_up()
-                return
             attempt += 1
-            logger.error("fork server does not start attempt=%s reason=%s", attempt, refusal)
-
-
-async def _buried(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    await asyncio.to_thread(process.wait)
-
-
-async def _to_the_end(awaitable: Awaitable[None]) -> None:
-    """Wait for `awaitable` until it is done; whoever is cancelled meanwhile learns it afterwards."""
-    future = asyncio.ensure_future(awaitable)
-    cancelled = False
-    while not future.done():
-        try:
-            await asyncio.wait([future])
-        except asyncio.CancelledError:
-            cancelled = True
-    if cancelled:
-        raise asyncio.CancelledError
-    if not future.cancelled():
-        future.result()
+            try:
+                await self._start_server(self.isolation)
+            except NotStarted as refusal:
+                logger.error("fork server does not start attempt=%s reason=%s", attempt, refusal)
+                continue
+            logger.warning("fork server restarted attempt=%s", attempt)
+            self._supply.top_up()
+            return
 
 
 def _with_real_paths(paths: Sequence[str]) -> list[str]:
     return sorted({os.path.abspath(path) for path in paths} | {os.path.realpath(path) for path in paths})
-
-
-def _explain(isolation: Isolation, refusals: Sequence[str], note: str | None) -> str:
-    user = pwd.getpwuid(os.geteuid()).pw_name if os.geteuid() else "root"
-    if isolation == "namespaces":
-        return "Each job has its own file system view, process and IPC namespace, and a user id of its own."
-    why = "; ".join(refusals)
-    if isolation == "user-namespaces":
-        told = f" ({why})" if why else ""
-        return f"Each job has its own file system view, process and IPC namespace, inside a user namespace{told}."
-    return (
-        f"Jobs are not isolated from each other or from this machine ({why or 'namespaces are turned off'}); they can "
-        f"read what every local user can" + (f"; {note}." if note else f", and the worker runs as {user}.")
-    )
-
-
-def _explain_limits(groups: Groups | None, why_not: str) -> str:
-    if groups is None:
-        return (
-            "Memory is looked at four times a second, and limited for each process; processor time is not limited "
-            f"(no control groups: {why_not})."
-        )
-    missing = [one for one in cgroups.CONTROLLERS if one not in groups.controllers]
-    return (
-        f"Memory is limited by control groups (version {groups.version}: {', '.join(groups.controllers)})"
-        + (f"; not {', '.join(missing)}" if missing else "")
-        + "."
-    )
-
-
-def _explain_confinement(hello: Mapping[str, Any], networks: Sequence[str]) -> str:
-    why = hello.get("calls_note")
-    calls = f"System calls are not filtered ({why})." if why else "System calls are filtered."
-    if not hello.get("keeps_sockets"):
-        calls += " Abstract Unix sockets of this machine can be reached (that takes Linux 6.12 and Landlock)."
-    if not networks:
-        return f"{calls} No networks are kept from jobs: JOB_BLOCKED_NETWORKS is empty."
-    why = hello.get("addresses_note")
-    match hello.get("addresses"):
-        case "kept":
-            return f"{calls} Jobs cannot reach JOB_BLOCKED_NETWORKS" + (f" ({why})." if why else ".")
-        case "refused":
-            return (
-                f"{calls} Jobs are refused JOB_BLOCKED_NETWORKS, but one that changes an address while it is looked at "
-                f"may get through ({why})."
-            )
-        case _:
-            return f"{calls} Jobs can reach JOB_BLOCKED_NETWORKS all the same ({why})."
-
-
-def _group_limits(limits: Limits) -> GroupLimits:
-    return GroupLimits(memory_bytes=limits.memory_bytes, processes=limits.processes, cpus=limits.cpus)
 
 
 def _close_own_proc_files() -> None:

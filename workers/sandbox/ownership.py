@@ -11,7 +11,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 MOST_LEVELS = 200  # of folders in each other: each takes an open file while a tree is walked
 
@@ -28,6 +28,22 @@ def opened_below(root: str, name: str) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+def name_below(roots: Sequence[str], path: str) -> str:
+    """The name of folder `path` below one of `roots`, which are names of the same folder. Raises ValueError."""
+    for root in roots:
+        name = path.removeprefix(root.rstrip("/") + "/")
+        if name == path:
+            continue
+        if not all(part not in ("", ".", "..") for part in name.split("/")):
+            break
+        try:
+            with opened_below(root, name):
+                return name
+        except OSError as error:
+            raise ValueError(f"{path} is not a folder without links on its way: {error.strerror}") from error
+    raise ValueError(f"{path} cannot be writable: only folders below {roots[-1]} can")
 
 
 def hand_over(root: str, name: str, uid: int) -> None:

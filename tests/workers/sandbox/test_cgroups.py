@@ -248,14 +248,14 @@ def test_a_group_tells_how_often_the_kernel_killed(place: Place) -> None:
 
 
 def test_a_host_leaves_no_group_behind(place: Place, isolated: Jobs) -> None:
-    groups = isolated.host._groups
+    groups = isolated.host._supply.groups
     if groups is None:
         pytest.skip(isolated.host.limits_reason)
     for _ in range(5):
         isolated.bash("sleep 0.01 & sleep 60 & echo")
     isolated.runner.run(isolated.host.settle())
 
-    assert len(groups._free) + len(isolated.host._sandboxes) == groups._count
+    assert len(groups._free) + len(isolated.host._supply._sandboxes) == groups._count
     assert not groups._doomed
 
 

@@ -167,7 +167,7 @@ def test_what_becomes_usual_is_prepared_for(isolated: Jobs) -> None:
 
         assert [ran.result for ran in asked] == ["2048 4096"] * 3
         # Whatever was ready before is not used any more.
-        assert all(one.disk_bytes == 8 * MB for one in isolated.host._ready)
+        assert all(one.disk_bytes == 8 * MB for one in isolated.host._supply._ready)
     finally:
         isolated.host.expect(usual)
 
