@@ -15,6 +15,7 @@ NAMES = {
     "flow": "flows: sequential steps, loops, what a step costs and writes",
     "dedicated": "dedicated scripts: one job at low load, jobs a second, a flow of dedicated steps",
     "scale": "jobs of 100 ms with 1 to 100 slots, in dedicated processes and on a native worker",
+    "chaos": "workers killed, stopped and cut off: each job recorded once, with its own result",
     "idle": "transactions a second and memory of an idle instance",
 }
 
