@@ -576,6 +576,7 @@ class FlowStatus(models.Model):
 
     class Meta:
         db_table = "flow_status"
+        verbose_name_plural = "flow statuses"
 
     def __str__(self) -> str:
         return f"{self.id} v{self.version}"

@@ -13,6 +13,8 @@ class Config(models.Model):
     class Meta:
         db_table = "config"
         ordering = ("name",)
+        verbose_name = "configuration of a worker group"
+        verbose_name_plural = "configurations of worker groups"
 
     def __str__(self) -> str:
         return self.name

@@ -10,17 +10,21 @@ way to find it (tests/jobs/test_queue_claims.py holds the plans).
 """
 
 import re
-from functools import cache
 from pathlib import Path
 
-_FOLDER = Path(__file__).parent
 _COMMENTS_AND_INDENTATION = re.compile(r"^\s*--.*\n?|^\s+", re.MULTILINE)
 
 
-@cache
 def load(name: str) -> str:
     """The text of jobs/sql/<name>.sql, with psycopg's %(name)s parameters.
 
     Without comments and indentation: psycopg parses a statement of more than 4,096 characters again at each call.
     """
-    return _COMMENTS_AND_INDENTATION.sub("", (_FOLDER / f"{name}.sql").read_text())
+    return _STATEMENTS[name]
+
+
+# All at once, when the process starts: a release that is unpacked under a running one must not mix with it.
+_STATEMENTS = {
+    path.stem: _COMMENTS_AND_INDENTATION.sub("", path.read_text())
+    for path in Path(__file__).parent.glob("*.sql")
+}
