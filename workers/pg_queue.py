@@ -4,6 +4,7 @@ Two lanes: `work` (claims, heartbeats, completions: they lock the same rows, so 
 notifications, pings: output flows while a claim is under way). LISTEN has a connection of its own (jobs.listener).
 """
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -73,6 +74,8 @@ class PgJobQueue:
             channels=(wakeups.QUEUE_CHANNEL, wakeups.CANCEL_CHANNEL, wakeups.GROUP_CHANNEL)
         )
         self._turns = Turns(is_on=settings.QUEUE_FAIRNESS)
+        self._untold: set[UUID] = set()  # jobs that ended, whose watchers are to be told
+        self._telling: asyncio.Task[None] | None = None
         self._log_ends: dict[
             UUID, int
         ] = {}  # characters in the log of each running job after our last append
@@ -92,6 +95,9 @@ class PgJobQueue:
 
     async def close(self) -> None:
         await self._listener.close()
+        if self._telling is not None:
+            self._telling.cancel()  # hints may be lost
+            await asyncio.wait([self._telling])
         await self._work.close()
         await self._side.close()
         await self._flows.close()
@@ -285,7 +291,7 @@ class PgJobQueue:
             result = failures.as_result("ResultNotStorable", message)
             failure = replace(completions[0], status=JobStatus.FAILURE, result=result, labels=None)
             recorded = await self._complete([failure])
-        await self.tell_watchers(recorded)
+        self._tell_soon(recorded)
         return recorded
 
     async def complete_step(self, completion: Completion, *, flow_id: UUID) -> bool:
@@ -377,11 +383,27 @@ class PgJobQueue:
         await self._side.fetch(sql.load("ping_worker"), asdict(report) | {"runtimes": Jsonb(report.runtimes)})
 
     async def leave(self) -> None:
+        if self._telling is not None:
+            await self._telling
         await self._side.fetch(_LEAVE, {"worker": self._worker})
 
     async def tell_watchers(self, job_ids: Iterable[UUID]) -> None:
         for payload in wakeups.id_payloads(job_ids):
             await self._hint(wakeups.JOB_CHANNEL, payload)
+
+    def _tell_soon(self, job_ids: Iterable[UUID]) -> None:
+        """Tell the watchers of these jobs without waiting for it: the slots of the jobs are free already."""
+        self._untold.update(job_ids)
+        if self._untold and self._telling is None:
+            self._telling = asyncio.create_task(self._tell_all(), name="hints")
+
+    async def _tell_all(self) -> None:
+        try:
+            while self._untold:
+                job_ids, self._untold = self._untold, set()
+                await self.tell_watchers(job_ids)
+        finally:
+            self._telling = None
 
     async def wake_workers(self, tags: Iterable[str]) -> None:
         for tag in tags:
@@ -390,8 +412,8 @@ class PgJobQueue:
     async def _hint(self, channel: str, payload: str) -> None:
         try:
             await self._side.fetch(pg.NOTIFY, {"channel": channel, "payload": payload})
-        except QueueAway:
-            logger.debug("a hint was lost with the connection; watchers poll")
+        except (QueueAway, psycopg.Error) as exc:
+            logger.debug("a hint was lost, watchers poll: %s", exc)
 
 
 def _ended(completions: Sequence[Completion]) -> dict[str, Any]:
