@@ -65,7 +65,7 @@ class Place:
 
     def run(self, language: str, code: str, /, **given: Any) -> Ran:
         """Run a hostile job; then the place must be sound."""
-        self._begin()
+        self.begin()
         ran = self.jobs(language, code, **{"timeout_s": 60, **given})
         self.assert_sound()
         return ran
@@ -80,11 +80,12 @@ class Place:
             job.cancel()
             await asyncio.wait([job])
 
-        self._begin()
+        self.begin()
         self.jobs.runner.run(run())
         self.assert_sound()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """A hostile job is about to run."""
         assert self._sound is not None
         # Of this process only those count that come with the job: the tests have descriptors of their own.
         self._sound = replace(self._sound, descriptors=self._descriptors())

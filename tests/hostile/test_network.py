@@ -139,6 +139,7 @@ def test_a_job_that_is_slow_to_take_its_sockets_keeps_nobody_elses(walled: Place
             hostile.cancel()
             await asyncio.wait([hostile])
 
+    walled.begin()
     assert walled.jobs.runner.run(run()).result == "answered"
     walled.assert_sound()
 
