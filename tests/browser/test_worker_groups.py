@@ -195,6 +195,7 @@ def test_a_tag_is_added_and_removed(ada: Person, ada_page: Page) -> None:
     ada_page.get_by_role("button", name="New tag").click()
     drawer = ada_page.get_by_role("dialog")
     drawer.get_by_role("textbox", name="Tag").fill(name)
+    expect(drawer.get_by_role("combobox", name="Workspaces")).to_be_hidden()
     drawer.get_by_label("Jobs may ask for it").select_option("only")
     drawer.get_by_role("button", name="Save tag").click()
     expect(drawer.get_by_text("Name at least one workspace")).to_be_visible()
