@@ -494,7 +494,7 @@ def test_five_hundred_steps_open_and_type_without_delay(ada_page: Page, ada: Per
     metrics.send("Performance.enable", {"timeDomain": "threadTicks"})
 
     open_editor(page, ada.url("flows/u/ada/bill/edit/"))
-    page.wait_for_function("performance.getEntriesByName('flow-ready').length")
+    page.wait_for_function("() => performance.getEntriesByName('flow-ready').length")
     taken = {one["name"]: one["value"] for one in metrics.send("Performance.getMetrics")["metrics"]}
     graph(page).get_by_role("button", name="Unfold all loops and branches").click()
     page.evaluate("document.getElementById('graph').pick('s25_4')")

@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.elements.gallery import Gallery, running_gallery
 from tests.browser.flows import EXAMPLE, random_flow, wide_flow
+from tests.browser.site import wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -64,6 +65,18 @@ LAYOUTS = """async (flows) => {
 def gallery() -> Iterator[Gallery]:
     with running_gallery() as running:
         yield running
+
+
+# Nothing moves any more. The browser scrolls to what gets the focus first, then the view follows.
+SETTLED = """
+(id) => new Promise((done) => {
+  const graph = document.querySelector("wm-flow-graph");
+  const place = () => JSON.stringify(graph.querySelector(`.fg-node[data-id="${id}"]`).getBoundingClientRect());
+  const before = place();
+  const isAtRest = () => !graph.scrollTop && !graph.scrollLeft && place() === before;
+  requestAnimationFrame(() => requestAnimationFrame(() => done(isAtRest())));
+})
+"""
 
 
 def show(gallery: Gallery, page: Page, flow: dict[str, Any], states: dict[str, Any] | None = None) -> None:
@@ -224,14 +237,16 @@ def test_an_editor_is_asked_and_never_overruled(gallery: Gallery, page: Page) ->
     page.keyboard.press("Alt+ArrowUp")
     page.keyboard.press("Control+z")
     page.keyboard.press("Delete")
-    node.hover(position={"x": 60, "y": 20})  # once it has come to rest: what has the focus is moved into view
+    page.evaluate(
+        "document.querySelector('wm-flow-graph').reveal('h')"
+    )  # the pointer goes to what is in view
+    page.wait_for_function(SETTLED, arg="h")
+    node.hover(position={"x": 60, "y": 20})
     page.mouse.down()
-    there = page.get_by_role("button", name="Add a step at the start of Ledger").bounding_box()
-    assert there
-    page.mouse.move(there["x"] + 12, there["y"] + 12, steps=6)
-    expect(page.locator(".fg-plus.drop")).to_have_count(1)
+    wait_until(lambda: _moved_onto(page, "Add a step at the start of Ledger"), "the place to light up")
     page.mouse.up()
 
+    page.wait_for_function("() => window.asked.length >= 6")
     asked = json.loads(page.evaluate("JSON.stringify(window.asked)"))
     ledger = ["modules", 1, "value", "branches", 0, "modules", 1, "value", "branches", 0, "modules"]
     assert asked == [
@@ -243,6 +258,15 @@ def test_an_editor_is_asked_and_never_overruled(gallery: Gallery, page: Page) ->
         ["move", {"id": "h", "list": ledger, "index": 0}],
     ]
     assert page.evaluate("document.querySelector('wm-flow-graph').value.modules.length") == 4
+
+
+def _moved_onto(page: Page, name: str) -> bool:
+    """Move the pointer, with a step, to a place; whether it lights up."""
+    place = page.get_by_role("button", name=name)
+    there = place.bounding_box()
+    assert there
+    page.mouse.move(there["x"] + 12, there["y"] + 12, steps=6)
+    return page.locator(".fg-plus.drop").and_(place).count() == 1
 
 
 @pytest.mark.parametrize("width", ["wide", "narrow"])

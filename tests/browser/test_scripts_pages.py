@@ -520,7 +520,7 @@ def test_every_language_is_highlighted_within_the_budget_of_the_page(ada_page: P
     sizes = {}
     for language in Language.values:
         open_editor(page, ada.url(f"scripts/new/?language={language}"))
-        page.wait_for_function(f"{COLOURED} > 5")
+        page.wait_for_function(f"() => {COLOURED} > 5")
         sizes[language] = page.evaluate(GZIPPED)
 
     assert sizes["python3"] < 230 * 1024

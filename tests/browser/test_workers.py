@@ -3,13 +3,20 @@
 import signal
 import subprocess
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from jobs import runs, scripts
-from jobs.models import WorkerPing
+from jobs.models import QueuedJob, WorkerPing
 from jobs.payloads import Payload
 from tests.browser.site import Person
 from workers.views.workers import FEW_GROUPS
+
+
+@pytest.fixture
+def nobody_else_waits(ada: Person) -> None:
+    """The page names the first tags only that jobs wait for; other tests leave such jobs."""
+    QueuedJob.objects.filter(running=False).delete()
 
 
 def test_without_workers_the_page_gives_the_command_to_start_one(
@@ -29,6 +36,7 @@ def test_without_workers_the_page_gives_the_command_to_start_one(
         _running_worker.send_signal(signal.SIGCONT)
 
 
+@pytest.mark.usefixtures("nobody_else_waits")
 def test_a_tag_that_no_worker_listens_to_is_named(ada: Person, ada_page: Page) -> None:
     tag = f"gpu-{ada.workspace.id}"
     draft = scripts.ScriptDraft(path="u/ada/train", content="echo 1", language="bash", tag=tag)
@@ -92,6 +100,7 @@ def test_a_worker_shows_what_it_can_run_and_what_it_lacks(ada: Person, ada_page:
         WorkerPing.objects.filter(worker=name).delete()
 
 
+@pytest.mark.usefixtures("nobody_else_waits")
 def test_a_language_whose_tool_every_worker_lacks_is_named_with_the_way_to_get_it(
     ada: Person, ada_page: Page
 ) -> None:

@@ -217,6 +217,7 @@ class FlowGraph extends LitElement {
     await this.updateComplete;
     const n = this.plan?.nodes.find((x) => x.id === id);
     if (!n) return;
+    this.#scrolled(); // by the browser, for the focus; its event comes later and would move the view once more
     const { k, x, y } = this.view, left = n.x * k + x, top = n.y * k + y;
     if (left < 10 || top < 10 || left + NODE.w * k > this.clientWidth - 10 || top + NODE.h * k > this.clientHeight - 10) {
       this.#look({ k, x: this.clientWidth / 2 - (n.x + NODE.w / 2) * k, y: this.clientHeight / 2 - (n.y + NODE.h / 2) * k });
